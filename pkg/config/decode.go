@@ -1,0 +1,321 @@
+package config
+
+import (
+	"encoding"
+	"fmt"
+	"math"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"roadmap/pkg/fault"
+	"roadmap/pkg/registry"
+)
+
+// Decode sets the struct that into points at from the tree. Fields may be
+// bools, numbers, strings, time.Duration, slices, arrays, maps with string
+// keys, structs, pointers (null makes them nil), Section, and types with
+// UnmarshalText. On an error the struct may be set in part.
+func (t *Tree) Decode(into any) error {
+	target, err := structBehind(into)
+	if err != nil {
+		return err
+	}
+	return decodeStruct(t.root, "", target)
+}
+
+// structBehind returns the struct that a pointer points at.
+func structBehind(pointer any) (reflect.Value, error) {
+	v := reflect.ValueOf(pointer)
+	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
+		return reflect.Value{}, fmt.Errorf("config: want a pointer to a struct, got %T", pointer)
+	}
+	return v.Elem(), nil
+}
+
+var (
+	sectionType  = reflect.TypeFor[Section]()
+	durationType = reflect.TypeFor[time.Duration]()
+)
+
+// decode sets target from a value; path is its key in full, for errors.
+func decode(n *node, path string, target reflect.Value) error {
+	if target.Kind() == reflect.Pointer {
+		return decodePointer(n, path, target)
+	}
+	if text, ok := target.Addr().Interface().(encoding.TextUnmarshaler); ok {
+		return decodeText(n, path, text)
+	}
+	switch target.Type() {
+	case sectionType:
+		return decodeSection(n, path, target.Addr().Interface().(*Section))
+	case durationType:
+		return decodeDuration(n, path, target)
+	}
+	switch target.Kind() {
+	case reflect.Bool:
+		return decodeBool(n, path, target)
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return decodeInt(n, path, target)
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return decodeUint(n, path, target)
+	case reflect.Float32, reflect.Float64:
+		return decodeFloat(n, path, target)
+	case reflect.String:
+		if n.kind != scalar || n.isNull() {
+			return wrongType(n, path, "a text")
+		}
+		target.SetString(n.text)
+		return nil
+	case reflect.Slice:
+		return decodeSlice(n, path, target)
+	case reflect.Array:
+		return decodeArray(n, path, target)
+	case reflect.Map:
+		return decodeMap(n, path, target)
+	case reflect.Struct:
+		if n.kind != mapping {
+			return wrongType(n, path, "a mapping of keys")
+		}
+		return decodeStruct(n, path, target)
+	}
+	return fmt.Errorf("config: %s: a recipe cannot hold the type %s", path, target.Type())
+}
+
+// wrongType names what stands where something else is meant.
+func wrongType(n *node, path, want string) error {
+	return fault.Inputf("%s: %s: want %s, got %s", n.at, path, want, n.describe())
+}
+
+// decodeStruct sets the fields whose keys are given, lets nested structs check
+// themselves even where their key is absent, and then the struct itself.
+func decodeStruct(n *node, path string, target reflect.Value) error {
+	fields, err := fieldsOf(target.Type())
+	if err != nil {
+		return err
+	}
+	known := make(map[string]field, len(fields))
+	for _, f := range fields {
+		known[f.key] = f
+	}
+	for _, e := range n.entries {
+		f, ok := known[e.key]
+		if !ok {
+			return unknownKey(e, path, keysOf(fields))
+		}
+		if err := decode(e.value, join(path, e.key), target.FieldByIndex(f.index)); err != nil {
+			return err
+		}
+		delete(known, e.key)
+	}
+	for _, f := range fields {
+		inner := target.FieldByIndex(f.index)
+		if _, absent := known[f.key]; !absent || inner.Kind() != reflect.Struct || inner.Type() == sectionType {
+			continue
+		}
+		if _, text := inner.Addr().Interface().(encoding.TextUnmarshaler); text {
+			continue
+		}
+		if err := decodeStruct(&node{kind: mapping, at: n.at}, join(path, f.key), inner); err != nil {
+			return err
+		}
+	}
+	return validate(n.at, path, target)
+}
+
+// validate calls the target's own Validate, and that of structs inlined in it.
+func validate(at place, path string, target reflect.Value) error {
+	for i := range target.NumField() {
+		if f := target.Type().Field(i); f.IsExported() && f.Tag.Get("yaml") == ",inline" {
+			if err := validate(at, path, target.Field(i)); err != nil {
+				return err
+			}
+		}
+	}
+	checked, ok := target.Addr().Interface().(interface{ Validate() error })
+	if !ok {
+		return nil
+	}
+	err := checked.Validate()
+	switch {
+	case err == nil:
+		return nil
+	case path == "" && at.source == "":
+		return fault.Input(err)
+	case path == "":
+		return fault.Inputf("%s: %w", at.source, err)
+	}
+	return fault.Inputf("%s: %s: %w", at, path, err)
+}
+
+func unknownKey(e entry, path string, keys []string) error {
+	full := join(path, e.key)
+	if near, ok := registry.Nearest(e.key, keys); ok {
+		return fault.Inputf("%s: unknown key %s; did you mean %s?", e.at, full, join(path, near))
+	}
+	if len(keys) == 0 {
+		return fault.Inputf("%s: unknown key %s: no keys are taken here", e.at, full)
+	}
+	return fault.Inputf("%s: unknown key %s (known: %s)", e.at, full, strings.Join(keys, ", "))
+}
+
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+// decodePointer decodes into a new value, so that a default that several
+// structs share is never written to.
+func decodePointer(n *node, path string, target reflect.Value) error {
+	if n.isNull() {
+		target.SetZero()
+		return nil
+	}
+	fresh := reflect.New(target.Type().Elem())
+	if !target.IsNil() {
+		fresh.Elem().Set(target.Elem())
+	}
+	if err := decode(n, path, fresh.Elem()); err != nil {
+		return err
+	}
+	target.Set(fresh)
+	return nil
+}
+
+func decodeText(n *node, path string, target encoding.TextUnmarshaler) error {
+	if n.kind != scalar || n.isNull() {
+		return wrongType(n, path, "a word or number")
+	}
+	if err := target.UnmarshalText([]byte(n.text)); err != nil {
+		return fault.Inputf("%s: %s: %w", n.at, path, err)
+	}
+	return nil
+}
+
+func decodeDuration(n *node, path string, target reflect.Value) error {
+	d, err := time.ParseDuration(n.text)
+	if n.kind != scalar || err != nil {
+		return wrongType(n, path, "a duration with its unit, such as 30s or 1h30m")
+	}
+	target.SetInt(int64(d))
+	return nil
+}
+
+func decodeBool(n *node, path string, target reflect.Value) error {
+	if n.kind != scalar || n.quoted || n.text != "true" && n.text != "false" {
+		return wrongType(n, path, "true or false")
+	}
+	target.SetBool(n.text == "true")
+	return nil
+}
+
+func decodeInt(n *node, path string, target reflect.Value) error {
+	i, err := strconv.ParseInt(n.text, 10, 64)
+	if n.kind != scalar || n.quoted || err != nil {
+		return wrongType(n, path, "a whole number")
+	}
+	if target.OverflowInt(i) {
+		return wrongType(n, path, fmt.Sprintf("a whole number of %d bits", target.Type().Bits()))
+	}
+	target.SetInt(i)
+	return nil
+}
+
+func decodeUint(n *node, path string, target reflect.Value) error {
+	u, err := strconv.ParseUint(n.text, 10, 64)
+	if n.kind != scalar || n.quoted || err != nil {
+		return wrongType(n, path, "a whole number, 0 or more")
+	}
+	if target.OverflowUint(u) {
+		return wrongType(n, path, fmt.Sprintf("a whole number of %d bits, 0 or more", target.Type().Bits()))
+	}
+	target.SetUint(u)
+	return nil
+}
+
+// decodeFloat takes decimal numbers alone: ParseFloat also reads hexadecimal
+// ones and words such as "infinity".
+func decodeFloat(n *node, path string, target reflect.Value) error {
+	if n.kind != scalar || n.quoted {
+		return wrongType(n, path, "a number")
+	}
+	if !isFinite(n.text) {
+		return wrongType(n, path, "a finite number")
+	}
+	f, err := strconv.ParseFloat(n.text, 64)
+	if math.IsInf(f, 0) || target.OverflowFloat(f) {
+		return wrongType(n, path, fmt.Sprintf("a number that float%d can hold", target.Type().Bits()))
+	}
+	if err != nil || strings.ContainsAny(n.text, "xX_pP") {
+		return wrongType(n, path, "a number")
+	}
+	target.SetFloat(f)
+	return nil
+}
+
+// isFinite is false for the spellings of infinity and not-a-number, YAML's
+// and everybody else's.
+func isFinite(text string) bool {
+	switch strings.TrimLeft(strings.ToLower(text), "+-.") {
+	case "inf", "infinity", "nan":
+		return false
+	}
+	return true
+}
+
+func decodeSlice(n *node, path string, target reflect.Value) error {
+	if n.kind != list {
+		return wrongType(n, path, "a list in brackets")
+	}
+	if len(n.items) == 0 {
+		target.SetZero()
+		return nil
+	}
+	fresh := reflect.MakeSlice(target.Type(), len(n.items), len(n.items))
+	if err := decodeItems(n, path, fresh); err != nil {
+		return err
+	}
+	target.Set(fresh)
+	return nil
+}
+
+func decodeArray(n *node, path string, target reflect.Value) error {
+	if n.kind != list {
+		return wrongType(n, path, fmt.Sprintf("a list of %d", target.Len()))
+	}
+	if len(n.items) != target.Len() {
+		return fault.Inputf("%s: %s: want a list of %d, got %d", n.at, path, target.Len(), len(n.items))
+	}
+	return decodeItems(n, path, target)
+}
+
+func decodeItems(n *node, path string, target reflect.Value) error {
+	for i, item := range n.items {
+		if err := decode(item, fmt.Sprintf("%s[%d]", path, i), target.Index(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func decodeMap(n *node, path string, target reflect.Value) error {
+	if target.Type().Key().Kind() != reflect.String {
+		return fmt.Errorf("config: %s: a recipe cannot hold the type %s", path, target.Type())
+	}
+	if n.kind != mapping {
+		return wrongType(n, path, "a mapping of keys")
+	}
+	fresh := reflect.MakeMapWithSize(target.Type(), len(n.entries))
+	for _, e := range n.entries {
+		value := reflect.New(target.Type().Elem()).Elem()
+		if err := decode(e.value, join(path, e.key), value); err != nil {
+			return err
+		}
+		fresh.SetMapIndex(reflect.ValueOf(e.key).Convert(target.Type().Key()), value)
+	}
+	target.Set(fresh)
+	return nil
+}

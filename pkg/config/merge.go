@@ -1,0 +1,108 @@
+package config
+
+import (
+	"slices"
+	"strings"
+
+	"roadmap/pkg/fault"
+)
+
+// nameKey is the key that names the component of a section.
+const nameKey = "name"
+
+// Override lays assignments "key=value" over the tree. The key is a dotted
+// path from the top ("optimizer.milestones"), the value is YAML ("[10, 20]");
+// nothing after the "=" is the empty text.
+//
+// An assignment to a section's name ("loss=roadmap") keeps the section's
+// parameters when the name stays the same and drops them when it changes, as
+// they belong to the other component. An assignment to a part outranks one to
+// the whole, whatever their order; among equals the later one holds.
+func (t *Tree) Override(assignments ...string) error {
+	type assignment struct {
+		path  []string
+		value *node
+	}
+	parsed := make([]assignment, 0, len(assignments))
+	for _, text := range assignments {
+		path, value, err := parseAssignment(text)
+		if err != nil {
+			return err
+		}
+		parsed = append(parsed, assignment{path, value})
+	}
+	slices.SortStableFunc(parsed, func(a, b assignment) int { return len(a.path) - len(b.path) })
+	root := t.root
+	for _, a := range parsed {
+		root = union(root, nest(a.path, a.value))
+	}
+	t.root = root
+	return nil
+}
+
+func parseAssignment(text string) (path []string, value *node, err error) {
+	source := `override "` + text + `"`
+	key, right, ok := strings.Cut(text, "=")
+	if !ok {
+		return nil, nil, fault.Inputf("%s: want key=value, such as loss.lambda=0.3", source)
+	}
+	path = strings.Split(strings.TrimSpace(key), ".")
+	if slices.Contains(path, "") {
+		return nil, nil, fault.Inputf("%s: the key has an empty part; want key=value, such as loss.lambda=0.3", source)
+	}
+	if len(path) >= maxDepth {
+		return nil, nil, fault.Inputf("%s: the key has more than %d parts", source, maxDepth-1)
+	}
+	if strings.TrimSpace(right) == "" {
+		return path, &node{kind: scalar, quoted: true, at: place{source: source}}, nil
+	}
+	value, err = reader{source, false}.read([]byte(right))
+	return path, value, err
+}
+
+// nest wraps a value into the mappings that its path runs through.
+func nest(path []string, value *node) *node {
+	for _, key := range slices.Backward(path) {
+		value = &node{kind: mapping, at: value.at, entries: []entry{{key, value.at, value}}}
+	}
+	return value
+}
+
+// merge lays one value over another: mappings are joined key by key, anything
+// else is replaced. A bare word beside a mapping is a section in short form.
+func merge(under, over *node) *node {
+	switch {
+	case over.isNull() || under.isNull() || over.kind == list || under.kind == list:
+		return over
+	case over.kind == scalar:
+		if name := under.get(nameKey); name != nil && name.text == over.text {
+			return union(under, nest([]string{nameKey}, over))
+		}
+		return over
+	case under.kind == scalar:
+		under = &node{kind: mapping, at: over.at, entries: []entry{{nameKey, under.at, under}}}
+	}
+	a, b := under.get(nameKey), over.get(nameKey)
+	if a != nil && b != nil && a.text != b.text {
+		return over // another component
+	}
+	return union(under, over)
+}
+
+// union joins two mappings; keys keep the order in which they first appear.
+func union(under, over *node) *node {
+	joined := &node{kind: mapping, at: under.at, entries: slices.Clone(under.entries)}
+	index := make(map[string]int, len(joined.entries))
+	for i, e := range joined.entries {
+		index[e.key] = i
+	}
+	for _, e := range over.entries {
+		if i, ok := index[e.key]; ok {
+			e.value = merge(joined.entries[i].value, e.value)
+			joined.entries[i] = e
+		} else {
+			joined.entries = append(joined.entries, e)
+		}
+	}
+	return joined
+}

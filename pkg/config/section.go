@@ -1,0 +1,131 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"roadmap/pkg/fault"
+	"roadmap/pkg/registry"
+)
+
+// Section is one component of a recipe, a loss or a dataset: its name and its
+// parameters, which are decoded later, into the struct that the name stands
+// for. In YAML it is the name alone or a mapping with it:
+//
+//	loss: supap
+//	loss: {name: supap, tau: 0.02}
+//
+// A mapping without a name keeps the name that the field had before.
+type Section struct {
+	Name string
+
+	parameters *node  // mapping without the name; nil: none
+	path       string // key in the recipe, for errors
+	at         place  // of the name, for errors
+}
+
+// Named is the section of a component with its default parameters.
+func Named(name string) Section { return Section{Name: name} }
+
+// Assign is the section of a component with parameters from assignments
+// "key=value", as in the options of a command. See Tree.Override.
+func Assign(name string, assignments ...string) (Section, error) {
+	t := Empty()
+	if err := t.Override(assignments...); err != nil {
+		return Section{}, err
+	}
+	return Section{Name: name, parameters: t.root}, nil
+}
+
+// SectionOf is the section that makes this component again: its name and all
+// of its parameters, defaults included.
+func SectionOf(name string, component any) (Section, error) {
+	parameters, err := encodeStruct(reflect.ValueOf(component), name)
+	if err != nil {
+		return Section{}, err
+	}
+	return Section{Name: name, parameters: parameters}, nil
+}
+
+// Decode sets the component's struct from the section's parameters and, where
+// it has a method Validate() error, calls it. Parameters that are not given
+// keep their values; unknown ones are input errors.
+func (s Section) Decode(into any) error {
+	target, err := structBehind(into)
+	if err != nil {
+		return fmt.Errorf("component %q: %w", s.Name, err)
+	}
+	parameters := s.parameters
+	if parameters == nil {
+		parameters = &node{kind: mapping, at: s.at}
+	}
+	return decodeStruct(parameters, s.path, target)
+}
+
+// Build makes the component that a section names and sets its parameters.
+func Build[T any](r *registry.Registry[T], s Section) (T, error) {
+	var none T
+	if s.Name == "" {
+		return none, s.locate(fault.Inputf("no name given (known: %s)", strings.Join(r.Names(), ", ")))
+	}
+	component, err := r.Make(s.Name)
+	if err != nil {
+		return none, s.locate(err)
+	}
+	if err := s.Decode(component); err != nil {
+		return none, err
+	}
+	return component, nil
+}
+
+// Resolve is Build, and writes every parameter of the component, defaults
+// included, back into the section, for Marshal.
+func Resolve[T any](r *registry.Registry[T], s *Section) (T, error) {
+	component, err := Build(r, *s)
+	if err != nil {
+		return component, err
+	}
+	full, err := SectionOf(s.Name, component)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	full.path, full.at = s.path, s.at
+	*s = full
+	return component, nil
+}
+
+// locate puts the section's place and key in front of an error.
+func (s Section) locate(err error) error {
+	if s.path != "" {
+		err = fmt.Errorf("%s: %w", s.path, err)
+	}
+	if s.at.source != "" {
+		err = fmt.Errorf("%s: %w", s.at, err)
+	}
+	return err
+}
+
+func decodeSection(n *node, path string, target *Section) error {
+	const want = "the name of a component, or a mapping with its name and parameters"
+	switch {
+	case n.kind == scalar && !n.isNull() && n.text != "":
+		*target = Section{Name: n.text, path: path, at: n.at}
+		return nil
+	case n.kind != mapping:
+		return wrongType(n, path, want)
+	}
+	s := Section{Name: target.Name, parameters: n.without(nameKey), path: path, at: n.at}
+	if name := n.get(nameKey); name != nil {
+		if name.kind != scalar || name.isNull() || name.text == "" {
+			return wrongType(name, join(path, nameKey), "the name of a component")
+		}
+		s.Name, s.at = name.text, name.at
+	}
+	if s.Name == "" {
+		return fault.Inputf("%s: %s: want %s, got a mapping without a name", n.at, path, want)
+	}
+	*target = s
+	return nil
+}

@@ -1,0 +1,148 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"roadmap/pkg/fault"
+	"roadmap/pkg/registry"
+)
+
+type loss interface{ value() string }
+
+type supap struct {
+	Tau float64 `yaml:"tau"`
+	Rho float64 `yaml:"rho"`
+}
+
+func (l *supap) value() string { return fmt.Sprintf("tau %g rho %g", l.Tau, l.Rho) }
+func (l *supap) Validate() error {
+	if l.Tau <= 0 {
+		return fault.Inputf("tau must be above 0, got %g", l.Tau)
+	}
+	return nil
+}
+
+type plain struct{}
+
+func (plain) value() string { return "plain" }
+
+func losses() *registry.Registry[loss] {
+	r := registry.New[loss]("loss")
+	r.Register("supap", func() loss { return &supap{Tau: 0.01, Rho: 100} })
+	r.Register("ap", func() loss { return &plain{} })
+	r.Register("broken", func() loss { return plain{} })
+	return r
+}
+
+func sectionOf(t *testing.T, text string, overrides ...string) Section {
+	t.Helper()
+	r, err := decodeRecipe(text, overrides...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Loss
+}
+
+func TestBuild(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"loss: supap", "tau 0.01 rho 100"},
+		{"loss: {name: supap, tau: 0.02}", "tau 0.02 rho 100"},
+		{"loss: {tau: 0.02}", "tau 0.02 rho 100"}, // the schema's default name
+		{"", "tau 0.01 rho 100"},
+		{"loss: ap", "plain"},
+	} {
+		got, err := Build(losses(), sectionOf(t, c.text))
+		if err != nil {
+			t.Fatalf("%q: %v", c.text, err)
+		}
+		if got.value() != c.want {
+			t.Errorf("%q: got %s, want %s", c.text, got.value(), c.want)
+		}
+	}
+}
+
+func TestBuildErrors(t *testing.T) {
+	for _, c := range []struct{ text, override, want string }{
+		{"loss: suppap", "", `r.yaml:1:7: loss: unknown loss "suppap"; did you mean "supap"? (known: ap, broken, supap)`},
+		{"loss:\n  tau: 1\n  name: suppap", "", `r.yaml:3:9: loss: unknown loss "suppap"; did you mean "supap"? (known: ap, broken, supap)`},
+		{"loss: {name: supap, tua: 0.02}", "", "r.yaml:1:21: unknown key loss.tua; did you mean loss.tau?"},
+		{"loss: {name: supap, tau: hot}", "", "r.yaml:1:26: loss.tau: want a number, got hot"},
+		{"loss: {name: supap, tau: -1}", "", "r.yaml:1:7: loss: tau must be above 0, got -1"},
+		{"loss: {name: ap, tau: 1}", "", "r.yaml:1:18: unknown key loss.tau: no keys are taken here"},
+		{"loss: supap", "loss.tua=0.02", `override "loss.tua=0.02": unknown key loss.tua; did you mean loss.tau?`},
+		{"loss: supap", "loss=app", `override "loss=app": loss: unknown loss "app"; did you mean "ap"? (known: ap, broken, supap)`},
+	} {
+		t.Run(c.text+c.override, func(t *testing.T) {
+			overrides := []string{c.override}
+			if c.override == "" {
+				overrides = nil
+			}
+			_, err := Build(losses(), sectionOf(t, c.text, overrides...))
+			wantInputError(t, err, c.want)
+		})
+	}
+	_, err := Build(losses(), Section{})
+	wantInputError(t, err, "no name given (known: ap, broken, supap)")
+	if _, err := Build(losses(), Named("broken")); err == nil || fault.IsInput(err) {
+		t.Errorf("a component that cannot be configured gave %v", err)
+	}
+}
+
+func TestAssign(t *testing.T) {
+	s, err := Assign("supap", "tau=0.5", "rho=2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Build(losses(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.value() != "tau 0.5 rho 2" {
+		t.Errorf("got %s", got.value())
+	}
+	for _, c := range []struct{ name, assignment, want string }{
+		{"supap", "tua=1", `override "tua=1": unknown key tua; did you mean tau?`},
+		{"supap", "tau=-1", "tau must be above 0, got -1"},
+		{"ap", "tau=1", `override "tau=1": unknown key tau: no keys are taken here`},
+		{"supap", "name=ap", `override "name=ap": unknown key name (known: tau, rho)`},
+	} {
+		s, err := Assign(c.name, c.assignment)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Build(losses(), s)
+		wantInputError(t, err, c.want)
+	}
+	if _, err := Assign("supap", "tau"); !fault.IsInput(err) {
+		t.Errorf("an assignment without a value gave %v", err)
+	}
+}
+
+func TestResolveFillsInDefaults(t *testing.T) {
+	s := sectionOf(t, "loss: {name: supap, tau: 0.02}")
+	if _, err := Resolve(losses(), &s); err != nil {
+		t.Fatal(err)
+	}
+	text, err := Marshal(struct {
+		Loss Section `yaml:"loss"`
+	}{s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "loss:\n  name: supap\n  tau: 0.02\n  rho: 100\n"; string(text) != want {
+		t.Errorf("got %q, want %q", text, want)
+	}
+	again, err := Build(losses(), sectionOf(t, string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.value() != "tau 0.02 rho 100" {
+		t.Errorf("read back: %s", again.value())
+	}
+	bad := sectionOf(t, "loss: nothing")
+	if _, err := Resolve(losses(), &bad); !fault.IsInput(err) || !strings.Contains(err.Error(), "r.yaml:1:7") {
+		t.Errorf("got %v", err)
+	}
+}
