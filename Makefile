@@ -1,0 +1,93 @@
+# roadmap: image-retrieval embeddings over libtorch. `make help` lists the targets.
+#
+# The build needs Go, g++ and, to fetch libtorch once, python3 with pip.
+#   LIBTORCH=/path/to/torch    use an installed torch's folder instead of fetching one
+#   WHEELS=libtorch-cuda       fetch the CUDA libraries as well, for a machine with a GPU
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+ifneq ($(words $(CURDIR)),1)
+$(error The path of this checkout has a space in it, which neither make nor the compiler flags allow: move it)
+endif
+
+export ROOM ?= $(CURDIR)/.libtorch
+TORCH := $(or $(abspath $(LIBTORCH)),$(ROOM)/torch)
+COMPAT := $(CURDIR)/pkg/torch/gotch_compat.h
+
+# What cgo needs. Go's build cache does not look into an included header, so
+# REV, drawn from its content, has the C++ compiled again when it changes.
+FLAGS := CGO_ENABLED CXX CGO_CFLAGS CGO_CXXFLAGS CGO_LDFLAGS
+export CGO_ENABLED := 1
+export CXX := $(CURDIR)/.ci/cxx
+export CGO_CFLAGS := -O2 -w
+export CGO_CXXFLAGS := -O2 -w -DREV=0x$(shell sha256sum $(COMPAT) | cut -c1-8) -include $(COMPAT) -isystem $(TORCH)/include -isystem $(TORCH)/include/torch/csrc/api/include
+export CGO_LDFLAGS := -L$(ROOM)/stubs -L$(TORCH)/lib -Wl,--allow-shlib-undefined -Wl,-rpath,$(TORCH)/lib
+
+# The packages that build without C: their tests run in seconds, and on a
+# machine without libtorch.
+PURE = $(shell go list -f '{{.ImportPath}} {{join .Deps " "}}' ./... | awk '!/roadmap\/pkg\/(torch|jpeg)|sugarme\/gotch/ { print $$1 }')
+SOURCES = find . -name '.?*' -prune -o -name '$(1)' -print
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: setup
+setup: ## fetch libtorch if it is not here, or not whole
+	@.ci/setup
+
+.PHONY: build
+build: setup ## the program: bin/roadmap
+	@go build -o bin/roadmap ./cmd/roadmap
+
+.PHONY: demo
+demo: build ## train and evaluate on rendered characters, in under three minutes
+	@bin/roadmap train glyphs_demo
+
+.PHONY: test
+test: setup tools ## every check and every test
+	@echo "set-up scripts"; .ci/setup_test
+	@echo "gofmt"; $(call SOURCES,*.go) | xargs gofmt -l | { ! grep . || { echo "^ not formatted: run gofmt -w on them"; exit 1; }; }
+	@echo "C++ warnings"; $(call SOURCES,*.cpp) | xargs -r -n 1 $(CXX) -std=c++17 -fsyntax-only $(filter-out -w,$(CGO_CXXFLAGS)) -Wall -Wextra -Werror
+	@echo "go vet"; go vet ./...
+	@echo "staticcheck"; .tools/staticcheck ./...
+	@echo "pure Go packages"; CGO_ENABLED=0 go build $(PURE); CGO_ENABLED=0 go vet $(PURE)
+	@echo "go test -race ./pkg/torch/..."; go test -race ./pkg/torch/...
+	@echo "go test ./..."; go test ./...
+
+.PHONY: pure
+pure: ## test the packages that need no libtorch, where there is none
+	@CGO_ENABLED=0 go test $(PURE)
+
+.PHONY: bench
+bench: build ## benchmarks of every package on this machine
+	@go test -run '^$$' -bench . -benchmem ./...
+
+.PHONY: conformance
+conformance: setup python ## compare with Python's torch and the reference libraries, live
+	@ROADMAP_PYTHON=$(CURDIR)/.venv/bin/python go test -count 1 -run Conformance -v ./...
+
+.PHONY: env
+env: ## print the exports for a shell or an editor: eval "$(make env)"
+	@.ci/setup 1>&2
+	@$(foreach flag,$(FLAGS),echo "export $(flag)='$$$(flag)'";)
+
+.PHONY: tools
+tools:
+	@GOBIN=$(CURDIR)/.tools CGO_ENABLED=0 go -C .ci/tools install tool
+
+.PHONY: python
+python:
+	@.ci/python
+
+.PHONY: clean
+clean: ## remove the program and the tools; libtorch, Python and run folders stay
+	@rm -rf bin .tools
+
+.PHONY: distclean
+distclean: clean ## remove everything that make made; run folders stay
+	@rm -rf .libtorch* .venv*
