@@ -13,6 +13,8 @@
 // The first tensor parameter is the receiver; operations without one become
 // methods of *Scope, operations over a list of tensors become functions. An
 // in-place operation (table name ends in _) returns its receiver.
+//
+// The folder with ops.txt is the argument, the current one without it.
 package main
 
 import (
@@ -28,7 +30,11 @@ import (
 )
 
 func main() {
-	if err := run("ops.txt", "ops_generated.go"); err != nil {
+	dir := "."
+	if len(os.Args) > 1 {
+		dir = os.Args[1]
+	}
+	if err := run(filepath.Join(dir, "ops.txt"), filepath.Join(dir, "ops_generated.go")); err != nil {
 		fmt.Fprintln(os.Stderr, "genops:", err)
 		os.Exit(1)
 	}
