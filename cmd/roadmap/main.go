@@ -1,0 +1,30 @@
+// Command roadmap trains and evaluates image-retrieval embeddings.
+//
+// A verb is one file, named after it, that registers itself:
+//
+//	func init() { register(searchVerb) }
+//
+//	func searchVerb() *cli.Command {
+//		return &cli.Command{
+//			Name:      "search",
+//			Usage:     "find the exact nearest neighbours",
+//			ArgsUsage: "QUERIES",
+//			Description: "What it does, in full sentences.\n\nExample:\n" +
+//				"  roadmap search queries.npy --gallery gallery.npy -k 10",
+//			Flags:  []cli.Flag{&cli.IntFlag{Name: "k", Value: 10, Usage: "neighbours a query"}, jsonFlag()},
+//			Action: search,
+//		}
+//	}
+//
+// The action takes its words from positional, prints its result with answer
+// (one JSON object under --json, a text or a table otherwise), reports through
+// newProgress and logger, stops when c.Context is done, and returns errors as
+// values: an input error (package fault) ends the program with code 2, any
+// other with 1, an interrupt with 130. Options are checked before the action
+// runs: unknown ones, missing values and missing required ones never reach it.
+// "go test ./cmd/roadmap -update" writes the verb's help into testdata.
+package main
+
+import "os"
+
+func main() { os.Exit(run(os.Args, os.Stdout, os.Stderr)) }
