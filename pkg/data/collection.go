@@ -1,0 +1,71 @@
+package data
+
+import (
+	"fmt"
+	"strings"
+
+	"roadmap/pkg/fault"
+	"roadmap/pkg/registry"
+)
+
+// Collection is a kind of dataset: the struct behind it is its own section of
+// a recipe and knows where the images are.
+type Collection interface {
+	// Open lists the images of a split, "train", "test" or "all". Missing
+	// folders, splits without images and unknown splits are errors of the
+	// input. The caller closes the dataset.
+	Open(split string) (*Dataset, error)
+}
+
+var collections = registry.New[Collection]("dataset")
+
+func register(name string, construct func() Collection) { collections.Register(name, construct) }
+
+// New returns the collection of that name with its defaults. An unknown name
+// is an error of the input.
+func New(name string) (Collection, error) { return collections.Make(name) }
+
+// Names lists the collections, sorted.
+func Names() []string { return collections.Names() }
+
+// The splits of every collection.
+const (
+	Train = "train"
+	Test  = "test"
+	All   = "all" // both, in the collection's order
+)
+
+// checkSplit refuses anything but the three splits.
+func checkSplit(collection, split string) error {
+	known := []string{Train, Test, All}
+	for _, s := range known {
+		if split == s {
+			return nil
+		}
+	}
+	hint := ""
+	if near, ok := registry.Nearest(split, known); ok {
+		hint = fmt.Sprintf("; did you mean %q?", near)
+	}
+	return fault.Inputf("%s: unknown split %q%s (known: %s)", collection, split, hint, strings.Join(known, ", "))
+}
+
+// OnError says what becomes of an image that cannot be decoded.
+type OnError string
+
+const (
+	// Fail stops with an error when the image is used. Opening a dataset
+	// decodes nothing and is quick.
+	Fail OnError = "fail"
+	// Skip leaves broken images out and lists them in Dataset.Skipped. So that
+	// batches never depend on it, every image is decoded once when the dataset
+	// is opened.
+	Skip OnError = "skip"
+)
+
+func (e OnError) validate(collection string) error {
+	if e != Fail && e != Skip {
+		return fault.Inputf("%s: on_error is %q; give fail or skip", collection, e)
+	}
+	return nil
+}
