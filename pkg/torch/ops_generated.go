@@ -267,6 +267,13 @@ static rt_one rt_pow_tensor_scalar(rt_handle self, double exponent) {
 	r.err = get_and_reset_last_err();
 	return r;
 }
+void atg_pow(tensor *, tensor self, tensor exponent);
+static rt_one rt_pow(rt_handle self, rt_handle exponent) {
+	rt_one r = {0};
+	atg_pow((tensor *)&r.t, (tensor)self, (tensor)exponent);
+	r.err = get_and_reset_last_err();
+	return r;
+}
 void atg_floor(tensor *, tensor self);
 static rt_one rt_floor(rt_handle self) {
 	rt_one r = {0};
@@ -1800,6 +1807,20 @@ func (t *Tensor) Pow(exponent float64) *Tensor {
 	r := C.rt_pow_tensor_scalar(t.h, C.double(exponent))
 	if r.err != nil {
 		s.refuse("Pow", r.err, t)
+		return s.dead()
+	}
+	return s.own(r.t)
+}
+
+// PowTensor returns t to the power of exponent elementwise, broadcast.
+func (t *Tensor) PowTensor(exponent *Tensor) *Tensor {
+	s, ok := join("PowTensor", t, exponent)
+	if !ok {
+		return s.dead()
+	}
+	r := C.rt_pow(t.h, exponent.h)
+	if r.err != nil {
+		s.refuse("PowTensor", r.err, t, exponent)
 		return s.dead()
 	}
 	return s.own(r.t)

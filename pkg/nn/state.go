@@ -1,0 +1,201 @@
+package nn
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"roadmap/pkg/fault"
+	"roadmap/pkg/tensorio"
+	"roadmap/pkg/torch"
+)
+
+// State is tensors by name, in a fixed order: a network's parameters and
+// buffers, an optimiser's moments, whatever a file is to hold.
+type State []Named
+
+// Parameters are those of s that gradients flow to.
+func (s State) Parameters() State {
+	return slices.DeleteFunc(slices.Clone(s), func(n Named) bool { return !n.Parameter || !n.Tensor.RequiresGrad() })
+}
+
+// Tensors are the tensors of s, in order.
+func (s State) Tensors() []*torch.Tensor {
+	all := make([]*torch.Tensor, len(s))
+	for i, n := range s {
+		all[i] = n.Tensor
+	}
+	return all
+}
+
+// Under is s with a prefix before every name.
+func (s State) Under(prefix string) State {
+	all := slices.Clone(s)
+	for i := range all {
+		all[i].Name = prefix + all[i].Name
+	}
+	return all
+}
+
+// Snapshot copies the tensors to the host, to be written to a file.
+func (s State) Snapshot() ([]tensorio.Named, error) {
+	all := make([]tensorio.Named, len(s))
+	for i, n := range s {
+		data, err := n.Tensor.ReadBytes()
+		if err != nil {
+			return nil, fmt.Errorf("tensor %q: %w", n.Name, err)
+		}
+		dtype, ok := hostDType[n.Tensor.DType()]
+		if !ok {
+			return nil, fmt.Errorf("tensor %q: no file holds elements of type %s", n.Name, n.Tensor.DType())
+		}
+		shape := make([]int, n.Tensor.Dims())
+		for d := range shape {
+			shape[d] = int(n.Tensor.Size(d))
+		}
+		all[i] = tensorio.Named{Name: n.Name, Tensor: tensorio.Tensor{DType: dtype, Shape: shape, Data: data}}
+	}
+	return all, nil
+}
+
+// Source is where tensors are loaded from: an open *tensorio.File, a [Stored].
+type Source interface {
+	Names() []string
+	Tensor(name string) (tensorio.Tensor, error)
+}
+
+// Stored is a Source in memory, such as a Snapshot.
+type Stored []tensorio.Named
+
+// Names lists the tensors.
+func (s Stored) Names() []string {
+	names := make([]string, len(s))
+	for i, n := range s {
+		names[i] = n.Name
+	}
+	return names
+}
+
+// Tensor returns the tensor of that name.
+func (s Stored) Tensor(name string) (tensorio.Tensor, error) {
+	for _, n := range s {
+		if n.Name == name {
+			return n.Tensor, nil
+		}
+	}
+	return tensorio.Tensor{}, fault.Inputf("no tensor %q", name)
+}
+
+// MismatchError says how a source and a network differ, in full.
+type MismatchError struct {
+	Missing    []string // the network has it, the source does not
+	Unexpected []string // the source has it, the network does not
+	Misshapen  []string // both have it, in different shapes or kinds of number
+}
+
+// Error lists every name on a line of its own.
+func (e *MismatchError) Error() string {
+	var b strings.Builder
+	b.WriteString("the weights do not fit the network")
+	list := func(what string, names []string) {
+		if len(names) > 0 {
+			fmt.Fprintf(&b, "\n  %s (%d):", what, len(names))
+			for _, n := range names {
+				b.WriteString("\n    " + n)
+			}
+		}
+	}
+	list("missing from the file", e.Missing)
+	list("in the file, unknown to the network", e.Unexpected)
+	list("of another shape", e.Misshapen)
+	return b.String()
+}
+
+// Load copies the source's tensors into those of s. It is strict: names and
+// shapes must agree exactly, or nothing is changed and the error, an input
+// error, is a [MismatchError]. Floating-point types convert to one another.
+func (s State) Load(from Source) error {
+	mine := make(map[string]*torch.Tensor, len(s))
+	for _, n := range s {
+		mine[n.Name] = n.Tensor
+	}
+	var miss MismatchError
+	found := make(map[string]tensorio.Tensor, len(s))
+	for _, name := range from.Names() {
+		if mine[name] == nil {
+			miss.Unexpected = append(miss.Unexpected, name)
+			continue
+		}
+		t, err := from.Tensor(name)
+		if err != nil {
+			return err
+		}
+		if why := unlike(mine[name], t); why != "" {
+			miss.Misshapen = append(miss.Misshapen, name+": "+why)
+		}
+		found[name] = t
+	}
+	for _, n := range s {
+		if _, ok := found[n.Name]; !ok {
+			miss.Missing = append(miss.Missing, n.Name)
+		}
+	}
+	if len(miss.Missing)+len(miss.Unexpected)+len(miss.Misshapen) > 0 {
+		return fault.Input(&miss)
+	}
+	var err error
+	torch.NoGrad(func() {
+		for _, n := range s {
+			if err = fill(n.Tensor, found[n.Name]); err != nil {
+				err = fmt.Errorf("tensor %q: %w", n.Name, err)
+				return
+			}
+		}
+	})
+	return err
+}
+
+// unlike says how a stored tensor cannot be copied into t; "" if it can.
+func unlike(t *torch.Tensor, from tensorio.Tensor) string {
+	shape := t.Shape()
+	same := len(shape) == len(from.Shape)
+	for i := range shape {
+		same = same && shape[i] == int64(from.Shape[i])
+	}
+	if !same {
+		return fmt.Sprintf("%v in the file, %v in the network", from.Shape, shape)
+	}
+	if dtype, ok := torchDType[from.DType]; !ok || dtype.IsFloat() != t.DType().IsFloat() {
+		return fmt.Sprintf("%v in the file, %v in the network", from.DType, t.DType())
+	}
+	return ""
+}
+
+// fill copies a stored tensor into t.
+func fill(t *torch.Tensor, from tensorio.Tensor) error {
+	s := torch.NewScope()
+	defer s.Close()
+	shape := make([]int64, len(from.Shape))
+	for i, n := range from.Shape {
+		shape[i] = int64(n)
+	}
+	src := torch.FromBytes(s, from.Data, torchDType[from.DType], shape...)
+	if err := src.Err(); err != nil {
+		return err
+	}
+	return t.CopyInPlace(src).Err()
+}
+
+var torchDType = map[tensorio.DType]torch.DType{
+	tensorio.Bool: torch.Bool, tensorio.Uint8: torch.Uint8, tensorio.Int8: torch.Int8, tensorio.Int16: torch.Int16,
+	tensorio.Int32: torch.Int32, tensorio.Int64: torch.Int64, tensorio.Float16: torch.Float16,
+	tensorio.BFloat16: torch.BFloat16, tensorio.Float32: torch.Float32, tensorio.Float64: torch.Float64,
+}
+
+var hostDType = func() map[torch.DType]tensorio.DType {
+	host := make(map[torch.DType]tensorio.DType, len(torchDType))
+	for file, t := range torchDType {
+		host[t] = file
+	}
+	return host
+}()
