@@ -1,0 +1,85 @@
+package optim
+
+import (
+	"roadmap/pkg/fault"
+	"roadmap/pkg/nn"
+	"roadmap/pkg/torch"
+)
+
+// Average is a moving average of a network's weights, a ← decay·a +
+// (1 - decay)·w after each step, and the newest of its buffers. It starts at
+// the weights it is made of.
+type Average struct {
+	decay          float64
+	weights, state nn.State // of the network, and of the average, side by side
+}
+
+// NewAverage copies a network's state into scope s.
+func NewAverage(s *torch.Scope, weights nn.State, decay float64) (*Average, error) {
+	if !(decay >= 0 && decay < 1) {
+		return nil, fault.Inputf("the decay of the weights' moving average must be in [0, 1), it is %g", decay)
+	}
+	a := &Average{decay: decay, weights: weights}
+	for _, n := range weights {
+		kept, err := n.Tensor.Detach().Clone().KeepIn(s)
+		if err != nil {
+			return nil, err
+		}
+		a.state = append(a.state, nn.Named{Name: n.Name, Tensor: kept, Parameter: n.Parameter})
+	}
+	return a, nil
+}
+
+// Update takes in the weights of one more step.
+func (a *Average) Update() error {
+	var mean, now []*torch.Tensor
+	for i, n := range a.weights {
+		if n.Parameter {
+			mean, now = append(mean, a.state[i].Tensor), append(now, n.Tensor)
+		}
+	}
+	if err := torch.LerpAll(mean, now, 1-a.decay); err != nil {
+		return err
+	}
+	return a.copyBuffers()
+}
+
+func (a *Average) copyBuffers() (err error) {
+	for i, n := range a.weights {
+		if !n.Parameter && err == nil {
+			err = a.state[i].Tensor.CopyInPlace(n.Tensor).Err()
+		}
+	}
+	return err
+}
+
+// Swap exchanges the network's weights with the average's, for an evaluation;
+// a second Swap takes it back.
+func (a *Average) Swap() (err error) {
+	torch.NoGrad(func() {
+		for i, n := range a.weights {
+			if err = swap(n.Tensor, a.state[i].Tensor); err != nil {
+				return
+			}
+		}
+	})
+	return err
+}
+
+func swap(x, y *torch.Tensor) error {
+	s := torch.NewScope()
+	defer s.Close()
+	held, err := x.Detach().Clone().KeepIn(s)
+	if err != nil {
+		return err
+	}
+	x.CopyInPlace(y)
+	y.CopyInPlace(held)
+	if err := x.Err(); err != nil {
+		return err
+	}
+	return y.Err()
+}
+
+// State is the average, under the network's names.
+func (a *Average) State() nn.State { return a.state }
