@@ -57,10 +57,16 @@ func newApp(stdout io.Writer, screen *console) *cli.App {
 }
 
 // prepare takes from a verb what urfave/cli would do in its own way: print the
-// whole help beside an error, and take an argument "help" for a verb.
+// whole help beside an error, take an argument "help" for a verb, and end the
+// line of every switch in the help with "(default: false)".
 func prepare(verb *cli.Command) {
 	verb.HideHelpCommand = true
 	verb.OnUsageError = func(c *cli.Context, err error, _ bool) error { return usageError(c.Command.HelpName, "%w", err) }
+	for _, f := range verb.Flags {
+		if sw, ok := f.(*cli.BoolFlag); ok {
+			sw.DisableDefaultText = true
+		}
+	}
 	for _, inner := range verb.Subcommands {
 		prepare(inner)
 	}

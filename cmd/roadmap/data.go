@@ -1,0 +1,215 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"roadmap/pkg/config"
+	"roadmap/pkg/data"
+	"roadmap/pkg/fault"
+)
+
+func init() { register(dataVerb) }
+
+func dataVerb() *cli.Command {
+	const dataset = "DATASET is the name of a dataset (see roadmap data list), with :train, :test or :all\n" +
+		"behind it for one split; a folder or zip archive of classes; or a CSV list of path,label.\n\n"
+	return &cli.Command{
+		Name:  "data",
+		Usage: "list, count and check datasets",
+		Subcommands: []*cli.Command{
+			{
+				Name:        "list",
+				Usage:       "list the datasets and their settings",
+				Description: "Lists the datasets that recipes and --data can name, with the defaults of their settings.\n\nExample:\n  roadmap data list",
+				Flags:       []cli.Flag{jsonFlag()},
+				Action:      dataList,
+			},
+			{
+				Name:      "stats",
+				Usage:     "count images, classes and categories",
+				ArgsUsage: "DATASET[:SPLIT]",
+				Description: "Counts the images and classes of each split. No image is opened.\n\n" + dataset +
+					"Examples:\n  roadmap data stats glyphs\n  roadmap data stats omniglot:test --root data/omniglot --set protocol=background80",
+				Flags:  append(datasetFlags(), jsonFlag()),
+				Action: dataStats,
+			},
+			{
+				Name:      "validate",
+				Usage:     "decode every image and name the broken ones",
+				ArgsUsage: "DATASET[:SPLIT]",
+				Description: "Decodes every image. Broken ones are listed and end the program with code 2.\n\n" + dataset +
+					"Example:\n  roadmap data validate photos/",
+				Flags: append(datasetFlags(),
+					&cli.IntFlag{Name: "workers", Usage: "goroutines that decode; 0: one a processor"}, quietFlag(), jsonFlag()),
+				Action: dataValidate,
+			},
+		},
+	}
+}
+
+func datasetFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "root", Usage: "folder in which the dataset, or the paths of the list, are found"},
+		&cli.StringSliceFlag{Name: "set", Usage: "a setting of the dataset as key=value; may be repeated"},
+	}
+}
+
+// openDataset opens what the user names, with the settings of --root and --set.
+func openDataset(c *cli.Context, spec string) (*data.Dataset, error) {
+	settings := c.StringSlice("set")
+	if len(settings) == 0 {
+		return data.Find(spec, c.String("root"))
+	}
+	name, split, _ := strings.Cut(spec, ":")
+	if !slices.Contains(data.Names(), name) {
+		return nil, fault.Inputf("--set: %s is not a dataset with settings (these are: %s)", spec, strings.Join(data.Names(), ", "))
+	}
+	if root := c.String("root"); root != "" {
+		settings = append([]string{"root=" + strconv.Quote(root)}, settings...)
+	}
+	collection, err := data.New(name)
+	if err != nil {
+		return nil, err
+	}
+	section, err := config.Assign(name, settings...)
+	if err != nil {
+		return nil, err
+	}
+	if err := section.Decode(collection); err != nil {
+		return nil, err
+	}
+	if split == "" {
+		split = data.All
+	}
+	return collection.Open(split)
+}
+
+func dataList(c *cli.Context) error {
+	if _, err := positional(c, 0, 0); err != nil {
+		return err
+	}
+	type listed struct {
+		Name     string         `json:"name"`
+		Settings map[string]any `json:"settings"`
+	}
+	var result struct {
+		Datasets []listed `json:"datasets"`
+	}
+	var rows [][]string
+	for _, name := range data.Names() {
+		collection, err := data.New(name)
+		if err != nil {
+			return err
+		}
+		settings, err := config.Values(collection)
+		if err != nil {
+			return err
+		}
+		pairs, err := config.Pairs(collection)
+		if err != nil {
+			return err
+		}
+		result.Datasets = append(result.Datasets, listed{name, settings})
+		for i, pair := range pairs {
+			shown := name
+			if i > 0 {
+				shown = ""
+			}
+			rows = append(rows, []string{shown, pair.Key, pair.Value})
+		}
+	}
+	return answer(c, result, func(w io.Writer) error { return printTable(w, []string{"dataset", "setting", "default"}, rows) })
+}
+
+func dataStats(c *cli.Context) error {
+	words, err := positional(c, 1, 1)
+	if err != nil {
+		return err
+	}
+	specs := []string{words[0]}
+	if slices.Contains(data.Names(), words[0]) && words[0] != "list" { // a list may have one split alone
+		specs = []string{words[0] + ":" + data.Train, words[0] + ":" + data.Test, words[0] + ":" + data.All}
+	}
+	var result struct {
+		Splits []data.Stats `json:"splits"`
+	}
+	for _, spec := range specs {
+		stats, err := countDataset(c, spec)
+		if err != nil {
+			return err
+		}
+		result.Splits = append(result.Splits, stats)
+	}
+	return answer(c, result, func(w io.Writer) error {
+		var rows [][]string
+		for _, s := range result.Splits {
+			rows = append(rows, []string{s.Name, s.Split, fmt.Sprint(s.Images), fmt.Sprint(s.Classes), fmt.Sprint(s.Categories),
+				fmt.Sprint(s.Min), fmt.Sprint(s.Median), fmt.Sprint(s.Max), fmt.Sprint(s.Lone), fmt.Sprint(s.Skipped)})
+		}
+		return printTable(w, []string{"dataset", "split", "images", "classes", "categories", "smallest class", "median", "largest", "lone classes", "skipped"}, rows)
+	})
+}
+
+func countDataset(c *cli.Context, spec string) (data.Stats, error) {
+	d, err := openDataset(c, spec)
+	if err != nil {
+		return data.Stats{}, err
+	}
+	return d.Stats(), d.Close()
+}
+
+// validation is what data validate found.
+type validation struct {
+	data.Stats
+	Broken []brokenImage `json:"broken"`
+}
+
+type brokenImage struct {
+	Path  string `json:"path"`
+	Error string `json:"error"`
+}
+
+func dataValidate(c *cli.Context) error {
+	words, err := positional(c, 1, 1)
+	if err != nil {
+		return err
+	}
+	d, err := openDataset(c, words[0])
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	bar := newProgress(c, "decode", "images", d.Len())
+	broken, err := d.Verify(c.Context, c.Int("workers"), func(done int) { bar.set(done, "") })
+	if err != nil {
+		return fmt.Errorf("data validate: %w", err)
+	}
+	bar.finish()
+	found := validation{Stats: d.Stats(), Broken: []brokenImage{}}
+	for _, b := range append(d.Skipped, broken...) {
+		found.Broken = append(found.Broken, brokenImage{b.Path, b.Err.Error()})
+	}
+	if err := answer(c, found, found.print); err != nil {
+		return err
+	}
+	if n := len(found.Broken); n > 0 {
+		return fault.Inputf("%s: %d of %d images are broken; replace or remove them, or set data.on_error=skip in a recipe", words[0], n, d.Len()+len(d.Skipped))
+	}
+	return nil
+}
+
+func (v *validation) print(w io.Writer) error {
+	for _, b := range v.Broken {
+		if _, err := fmt.Fprintf(w, "%s: %s\n", b.Path, b.Error); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(w, "%s\nbroken images: %d\n", v.Stats, len(v.Broken))
+	return err
+}
