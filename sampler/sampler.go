@@ -33,16 +33,17 @@ type Plan interface {
 	Batches() int
 }
 
-var samplers = registry.New[Sampler]("sampler")
+// Registry holds the samplers by name.
+var Registry = registry.New[Sampler]("sampler")
 
-func register(name string, construct func() Sampler) { samplers.Register(name, construct) }
+func register(name string, construct func() Sampler) { Registry.Register(name, construct) }
 
 // New returns the sampler of that name with its defaults. An unknown name is
 // an error of the input.
-func New(name string) (Sampler, error) { return samplers.Make(name) }
+func New(name string) (Sampler, error) { return Registry.Make(name) }
 
 // Names lists the samplers, sorted.
-func Names() []string { return samplers.Names() }
+func Names() []string { return Registry.Names() }
 
 // Streams of random numbers, so that no two uses of one seed draw alike.
 const (

@@ -17,16 +17,17 @@ type Collection interface {
 	Open(split string) (*Dataset, error)
 }
 
-var collections = registry.New[Collection]("dataset")
+// Registry holds the collections by name.
+var Registry = registry.New[Collection]("dataset")
 
-func register(name string, construct func() Collection) { collections.Register(name, construct) }
+func register(name string, construct func() Collection) { Registry.Register(name, construct) }
 
 // New returns the collection of that name with its defaults. An unknown name
 // is an error of the input.
-func New(name string) (Collection, error) { return collections.Make(name) }
+func New(name string) (Collection, error) { return Registry.Make(name) }
 
 // Names lists the collections, sorted.
-func Names() []string { return collections.Names() }
+func Names() []string { return Registry.Names() }
 
 // The splits of every collection.
 const (
