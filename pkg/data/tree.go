@@ -184,14 +184,14 @@ func decode(content []byte) (image.Image, error) {
 		return nil, errors.New("neither PNG nor JPEG")
 	}
 	if err != nil {
-		return nil, truncated(err)
+		return nil, damaged(err)
 	}
 	if int64(header.Width)*int64(header.Height) > maxPixels {
 		return nil, fmt.Errorf("%s of %d × %d pixels; at most %d are read", format, header.Width, header.Height, maxPixels)
 	}
 	img, _, err := image.Decode(bytes.NewReader(content))
 	if err != nil {
-		return nil, truncated(err)
+		return nil, damaged(err)
 	}
 	if img.Bounds().Empty() {
 		return nil, fmt.Errorf("%s without pixels", format)
@@ -199,10 +199,5 @@ func decode(content []byte) (image.Image, error) {
 	return img, nil
 }
 
-// truncated says in words what the decoders call an unexpected EOF.
-func truncated(err error) error {
-	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-		return fmt.Errorf("the file is cut off (%w)", err)
-	}
-	return err
-}
+// damaged says in words what the decoders call bad data or an early end.
+func damaged(err error) error { return fmt.Errorf("the file is cut off or damaged (%w)", err) }
