@@ -1,0 +1,133 @@
+package tensorio
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func text(s string) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := io.WriteString(w, s)
+		return err
+	}
+}
+
+func content(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func only(t *testing.T, dir string, want int) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(entries) != want {
+		t.Errorf("%d files in the folder, want %d: %v", len(entries), want, entries)
+	}
+}
+
+func TestSaveNeverOverwritesUnasked(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a.npy")
+	if err := Save(path, false, text("first")); err != nil {
+		t.Fatal(err)
+	}
+	wantInputError(t, Save(path, false, text("second")), path, "exists already", "--force")
+	if got := content(t, path); got != "first" {
+		t.Errorf("the file is now %q", got)
+	}
+	if err := Save(path, true, text("third")); err != nil {
+		t.Fatal(err)
+	}
+	if got := content(t, path); got != "third" {
+		t.Errorf("the file is now %q", got)
+	}
+	only(t, dir, 1)
+}
+
+func TestFileThatAppearsMeanwhile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a.npy")
+	p, err := Create(path, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("theirs"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	wantInputError(t, p.Commit(), path, "exists already")
+	p.Discard()
+	if got := content(t, path); got != "theirs" {
+		t.Errorf("the file is now %q", got)
+	}
+	only(t, dir, 1)
+}
+
+func TestFailedWritesLeaveNothing(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a.npy")
+	if err := os.WriteFile(path, []byte("before"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("broken")
+	err := Save(path, true, func(w io.Writer) error {
+		if _, err := io.WriteString(w, "half"); err != nil {
+			return err
+		}
+		return broken
+	})
+	if !errors.Is(err, broken) {
+		t.Errorf("the cause is lost: %v", err)
+	}
+	if got := content(t, path); got != "before" {
+		t.Errorf("the file is now %q", got)
+	}
+	only(t, dir, 1)
+}
+
+func TestDestinationsThatCannotBe(t *testing.T) {
+	dir := t.TempDir()
+	_, err := Create(filepath.Join(dir, "missing", "a.npy"), false)
+	wantInputError(t, err, "the folder", "does not exist")
+	_, err = Create(dir, true)
+	wantInputError(t, err, "is a folder")
+	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Create(filepath.Join(dir, "file", "a.npy"), false)
+	wantInputError(t, err, "cannot be written")
+}
+
+func TestDiskFull(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("no /dev/full here")
+	}
+	defer full.Close()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a.npy")
+	p, err := Create(path, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Discard()
+	p.buffer.Reset(full) // the disk fills up under the writer
+	if _, err := p.Write(make([]byte, 2<<20)); err == nil {
+		t.Error("2 MiB were written to a full disk")
+	}
+	if err := p.Commit(); err == nil {
+		t.Error("a file that was not written was committed")
+	}
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the destination exists: %v", err)
+	}
+}
