@@ -16,12 +16,14 @@ import (
 
 func init() { register(dataVerb) }
 
+// datasetWords explains the argument that the verbs share.
+const datasetWords = "DATASET is the name of a dataset (see roadmap data list), with :train, :test or :all\n" +
+	"behind it for one split; a folder or zip archive of classes; or a CSV list of path,label.\n\n"
+
 func dataVerb() *cli.Command {
-	const dataset = "DATASET is the name of a dataset (see roadmap data list), with :train, :test or :all\n" +
-		"behind it for one split; a folder or zip archive of classes; or a CSV list of path,label.\n\n"
 	return &cli.Command{
 		Name:  "data",
-		Usage: "list, count and check datasets",
+		Usage: "list, count, check and write datasets",
 		Subcommands: []*cli.Command{
 			{
 				Name:        "list",
@@ -34,7 +36,7 @@ func dataVerb() *cli.Command {
 				Name:      "stats",
 				Usage:     "count images, classes and categories",
 				ArgsUsage: "DATASET[:SPLIT]",
-				Description: "Counts the images and classes of each split. No image is opened.\n\n" + dataset +
+				Description: "Counts the images and classes of each split. No image is opened.\n\n" + datasetWords +
 					"Examples:\n  roadmap data stats glyphs\n  roadmap data stats omniglot:test --root data/omniglot --set protocol=background80",
 				Flags:  append(datasetFlags(), jsonFlag()),
 				Action: dataStats,
@@ -43,12 +45,13 @@ func dataVerb() *cli.Command {
 				Name:      "validate",
 				Usage:     "decode every image and name the broken ones",
 				ArgsUsage: "DATASET[:SPLIT]",
-				Description: "Decodes every image. Broken ones are listed and end the program with code 2.\n\n" + dataset +
+				Description: "Decodes every image. Broken ones are listed and end the program with code 2.\n\n" + datasetWords +
 					"Example:\n  roadmap data validate photos/",
 				Flags: append(datasetFlags(),
 					&cli.IntFlag{Name: "workers", Usage: "goroutines that decode; 0: one a processor"}, quietFlag(), jsonFlag()),
 				Action: dataValidate,
 			},
+			dataMakeVerb(),
 		},
 	}
 }
@@ -60,17 +63,16 @@ func datasetFlags() []cli.Flag {
 	}
 }
 
-// openDataset opens what the user names, with the settings of --root and --set.
-func openDataset(c *cli.Context, spec string) (*data.Dataset, error) {
-	settings := c.StringSlice("set")
+// openDataset opens what the user names, with its root and settings key=value.
+func openDataset(spec, root string, settings []string) (*data.Dataset, error) {
 	if len(settings) == 0 {
-		return data.Find(spec, c.String("root"))
+		return data.Find(spec, root)
 	}
 	name, split, _ := strings.Cut(spec, ":")
 	if !slices.Contains(data.Names(), name) {
 		return nil, fault.Inputf("--set: %s is not a dataset with settings (these are: %s)", spec, strings.Join(data.Names(), ", "))
 	}
-	if root := c.String("root"); root != "" {
+	if root != "" {
 		settings = append([]string{"root=" + strconv.Quote(root)}, settings...)
 	}
 	collection, err := data.New(name)
@@ -132,12 +134,12 @@ func dataStats(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	specs := []string{words[0]}
-	if slices.Contains(data.Names(), words[0]) && words[0] != "list" { // a list may have one split alone
-		specs = []string{words[0] + ":" + data.Train, words[0] + ":" + data.Test, words[0] + ":" + data.All}
-	}
 	var result struct {
 		Splits []data.Stats `json:"splits"`
+	}
+	specs := splitsOf(words[0])
+	if len(specs) > 1 {
+		specs = append(specs, words[0]+":"+data.All)
 	}
 	for _, spec := range specs {
 		stats, err := countDataset(c, spec)
@@ -156,8 +158,17 @@ func dataStats(c *cli.Context) error {
 	})
 }
 
+// splitsOf names the splits of a dataset that is named without one. A list has
+// those for which it has files, so it stays as it is.
+func splitsOf(spec string) []string {
+	if !slices.Contains(data.Names(), spec) || spec == "list" {
+		return []string{spec}
+	}
+	return []string{spec + ":" + data.Train, spec + ":" + data.Test}
+}
+
 func countDataset(c *cli.Context, spec string) (data.Stats, error) {
-	d, err := openDataset(c, spec)
+	d, err := openDataset(spec, c.String("root"), c.StringSlice("set"))
 	if err != nil {
 		return data.Stats{}, err
 	}
@@ -180,7 +191,7 @@ func dataValidate(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	d, err := openDataset(c, words[0])
+	d, err := openDataset(words[0], c.String("root"), c.StringSlice("set"))
 	if err != nil {
 		return err
 	}

@@ -9,26 +9,32 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"roadmap/pkg/data"
 )
 
-// photos writes a folder with classes of images; the last of class b is cut.
+// photos writes a folder with classes of images, each of its own shade; the
+// last of class b is cut.
 func photos(t *testing.T, cut bool) string {
 	t.Helper()
-	var picture bytes.Buffer
-	if err := png.Encode(&picture, image.NewGray(image.Rect(0, 0, 9, 7))); err != nil {
-		t.Fatal(err)
-	}
 	root := t.TempDir()
-	for _, name := range []string{"a/1.png", "a/2.png", "b/1.png", "b/2.png", "c/1.png"} {
-		content := picture.Bytes()
+	for i, name := range []string{"a/1.png", "a/2.png", "b/1.png", "b/2.png", "c/1.png"} {
+		shade := image.NewGray(image.Rect(0, 0, 9, 7))
+		for p := range shade.Pix {
+			shade.Pix[p] = uint8(40*i + p)
+		}
+		var picture bytes.Buffer
+		if err := png.Encode(&picture, shade); err != nil {
+			t.Fatal(err)
+		}
 		if cut && name == "b/2.png" {
-			content = content[:len(content)/2]
+			picture.Truncate(picture.Len() / 2)
 		}
 		path := filepath.Join(root, filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, content, 0o644); err != nil {
+		if err := os.WriteFile(path, picture.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -115,6 +121,71 @@ func TestDataValidate(t *testing.T) {
 	}
 }
 
+// What data make writes is a dataset with the same pixels.
+func TestDataMake(t *testing.T) {
+	root, out := photos(t, false), filepath.Join(t.TempDir(), "made")
+	stdout, stderr, code := roadmap(t, "data", "make", "folder", "--root", root, "--set", "train_share=0.7", "--out", out, "--json")
+	if code != codeDone {
+		t.Fatalf("code %d, stderr %q", code, stderr)
+	}
+	if folder := object(t, stdout)["folder"]; folder != out {
+		t.Errorf("folder %v", folder)
+	}
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(out), ".*"))
+	if err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	original := &data.Folder{Root: root, TrainShare: 0.7, OnError: data.Fail}
+	for _, split := range []string{data.Train, data.Test} {
+		want, err := original.Open(split)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer want.Close()
+		got, err := data.Find(filepath.Join(out, split+".csv"), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer got.Close()
+		if got.Len() != want.Len() || want.Len() == 0 {
+			t.Fatalf("%s: %d images, want %d", split, got.Len(), want.Len())
+		}
+		for i := range want.Items {
+			g, w := &got.Items[i], &want.Items[i]
+			if g.Class != w.Class || g.Category != w.Category || !bytes.Equal(pixels(t, g), pixels(t, w)) {
+				t.Errorf("%s: image %d is %q of %q, want %q of %q, with the same pixels", split, i, g.Class, g.Category, w.Class, w.Category)
+			}
+		}
+	}
+	_, stderr, code = roadmap(t, "data", "make", "glyphs", "--out", out)
+	if code != codeInput || !strings.Contains(stderr, "there is something of that name") {
+		t.Errorf("over a folder that exists: code %d, stderr %q", code, stderr)
+	}
+	_, stderr, code = roadmap(t, "data", "make", photos(t, true), "--out", out+"2")
+	if code != codeInput || !strings.Contains(stderr, "broken image") {
+		t.Errorf("a broken image: code %d, stderr %q", code, stderr)
+	}
+	if _, err := os.Stat(out + "2"); !os.IsNotExist(err) {
+		t.Errorf("half a dataset has the name of a whole one: %v", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(out), ".*")); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func pixels(t *testing.T, item *data.Item) []byte {
+	t.Helper()
+	img, err := item.Image()
+	if err != nil {
+		t.Fatal(err)
+	}
+	grey, ok := img.(*image.Gray)
+	if !ok {
+		t.Fatalf("%s is %T, want grey", item.Path, img)
+	}
+	return grey.Pix
+}
+
 func TestDataErrors(t *testing.T) {
 	root := photos(t, false)
 	for _, c := range []struct {
@@ -130,6 +201,8 @@ func TestDataErrors(t *testing.T) {
 		{[]string{"stats", "omniglot", "--root", root}, "images_background"},
 		{[]string{"stats"}, "want DATASET[:SPLIT], got 0 arguments (see roadmap data stats --help)"},
 		{[]string{"validate", "folder", "--set", "root=" + filepath.Join(root, "a")}, "no image under"},
+		{[]string{"make", "glyphs"}, "option --out is required (see roadmap data make --help)"},
+		{[]string{"make", "glyphs", "--out", filepath.Join(root, "no", "folder")}, "--out: "},
 		{[]string{"vaildate"}, `unknown verb "vaildate"; did you mean "validate"? (see roadmap data --help)`},
 	} {
 		stdout, stderr, code := roadmap(t, append([]string{"data"}, c.args...)...)
