@@ -198,7 +198,7 @@ func TestDecodeErrors(t *testing.T) {
 		{"wrong type inside a map", "weights: {a: b}", "r.yaml:1:14: weights.a: want a number, got b"},
 		{"a type's own error", "chunk: some", `r.yaml:1:8: chunk: want auto or a number of rows, got "some"`},
 		{"list for a word", "chunk: [1]", "r.yaml:1:8: chunk: want a word or number, got a list"},
-		{"own validation", "train:\n  steps: -1", "r.yaml:2:3: train: steps must be at least 0, got -1"},
+		{"own validation", "train:\n  amp: true\n  steps: -1", "r.yaml:3:3: train: steps must be at least 0, got -1"},
 		{"list for a section", "loss: [supap]", "r.yaml:1:7: loss: want the name of a component, or a mapping with its name and parameters, got a list"},
 		{"nothing for a section", "loss:", "r.yaml:1:6: loss: want the name of a component, or a mapping with its name and parameters, got no value"},
 		{"section without a name", "optimizer: {lr: 1}", "r.yaml:1:12: optimizer: want the name of a component, or a mapping with its name and parameters, got a mapping without a name"},
@@ -283,5 +283,5 @@ func TestValidateRunsForAbsentAndInlinedStructs(t *testing.T) {
 	if inlined.Inner.Steps != 3 || inlined.Extra != 4 {
 		t.Errorf("got %+v", inlined)
 	}
-	wantInputError(t, mustParse(t, "steps: -3").Decode(&inlined), "r.yaml: steps must be at least 0, got -3")
+	wantInputError(t, mustParse(t, "steps: -3").Decode(&inlined), "r.yaml:1:1: steps must be at least 0, got -3")
 }

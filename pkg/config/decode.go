@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"roadmap/pkg/fault"
 	"roadmap/pkg/registry"
@@ -121,14 +122,14 @@ func decodeStruct(n *node, path string, target reflect.Value) error {
 			return err
 		}
 	}
-	return validate(n.at, path, target)
+	return validate(n, path, target)
 }
 
 // validate calls the target's own Validate, and that of structs inlined in it.
-func validate(at place, path string, target reflect.Value) error {
+func validate(n *node, path string, target reflect.Value) error {
 	for i := range target.NumField() {
 		if f := target.Type().Field(i); f.IsExported() && f.Tag.Get("yaml") == ",inline" {
-			if err := validate(at, path, target.Field(i)); err != nil {
+			if err := validate(n, path, target.Field(i)); err != nil {
 				return err
 			}
 		}
@@ -138,15 +139,33 @@ func validate(at place, path string, target reflect.Value) error {
 		return nil
 	}
 	err := checked.Validate()
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case path == "" && at.source == "":
-		return fault.Input(err)
-	case path == "":
-		return fault.Inputf("%s: %w", at.source, err)
 	}
-	return fault.Inputf("%s: %s: %w", at, path, err)
+	at := n.blamed(err.Error())
+	if path != "" {
+		err = fmt.Errorf("%s: %w", path, err)
+	}
+	if at.source != "" {
+		err = fmt.Errorf("%s: %w", at, err)
+	}
+	return fault.Input(err)
+}
+
+// blamed is the place of the key that a message names first, as a word of its
+// own, or else that of the whole mapping.
+func (n *node) blamed(message string) place {
+	words := strings.FieldsFunc(message, func(r rune) bool {
+		return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	})
+	for _, word := range words {
+		for _, e := range n.entries {
+			if e.key == word {
+				return e.at
+			}
+		}
+	}
+	return n.at
 }
 
 func unknownKey(e entry, path string, keys []string) error {

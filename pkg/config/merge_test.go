@@ -87,7 +87,7 @@ func TestOverrideErrorsNameTheOverride(t *testing.T) {
 		{"train.steps=", `override "train.steps=": train.steps: want a whole number, got "" in quotes`},
 		{"train.steps.first=3", `override "train.steps.first=3": train.steps: want a whole number, got a mapping`},
 		{"metrics.0=r@1", `override "metrics.0=r@1": metrics: want a list in brackets, got a mapping`},
-		{"train.steps=-3", `r.yaml:2:3: train: steps must be at least 0, got -3`},
+		{"train.steps=-3", `override "train.steps=-3": train: steps must be at least 0, got -3`},
 		{"loss=", `override "loss=": loss: want the name of a component, or a mapping with its name and parameters, got "" in quotes`},
 		{"seed", `override "seed": want key=value, such as loss.lambda=0.3`},
 		{"=3", `override "=3": the key has an empty part; want key=value, such as loss.lambda=0.3`},

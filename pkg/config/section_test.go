@@ -69,7 +69,7 @@ func TestBuildErrors(t *testing.T) {
 		{"loss:\n  tau: 1\n  name: suppap", "", `r.yaml:3:9: loss: unknown loss "suppap"; did you mean "supap"? (known: ap, broken, supap)`},
 		{"loss: {name: supap, tua: 0.02}", "", "r.yaml:1:21: unknown key loss.tua; did you mean loss.tau?"},
 		{"loss: {name: supap, tau: hot}", "", "r.yaml:1:26: loss.tau: want a number, got hot"},
-		{"loss: {name: supap, tau: -1}", "", "r.yaml:1:7: loss: tau must be above 0, got -1"},
+		{"loss: {name: supap, tau: -1}", "", "r.yaml:1:21: loss: tau must be above 0, got -1"},
 		{"loss: {name: ap, tau: 1}", "", "r.yaml:1:18: unknown key loss.tau: no keys are taken here"},
 		{"loss: supap", "loss.tua=0.02", `override "loss.tua=0.02": unknown key loss.tua; did you mean loss.tau?`},
 		{"loss: supap", "loss=app", `override "loss=app": loss: unknown loss "app"; did you mean "ap"? (known: ap, broken, supap)`},
@@ -104,7 +104,7 @@ func TestAssign(t *testing.T) {
 	}
 	for _, c := range []struct{ name, assignment, want string }{
 		{"supap", "tua=1", `override "tua=1": unknown key tua; did you mean tau?`},
-		{"supap", "tau=-1", "tau must be above 0, got -1"},
+		{"supap", "tau=-1", `override "tau=-1": tau must be above 0, got -1`},
 		{"ap", "tau=1", `override "tau=1": unknown key tau: no keys are taken here`},
 		{"supap", "name=ap", `override "name=ap": unknown key name (known: tau, rho)`},
 	} {
