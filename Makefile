@@ -29,7 +29,7 @@ export CGO_LDFLAGS := -L$(ROOM)/stubs -L$(TORCH)/lib -Wl,--allow-shlib-undefined
 
 # The packages that build without C: their tests run in seconds, and on a
 # machine without libtorch.
-PURE = $(shell go list -f '{{.ImportPath}} {{join .Deps " "}}' ./... | awk '!/roadmap\/pkg\/(torch|jpeg)|sugarme\/gotch/ { print $$1 }')
+PURE = $(shell go list -e -f '{{.ImportPath}} {{join .Deps " "}}' ./... | awk '!/roadmap\/pkg\/(torch|jpeg)|sugarme\/gotch/ { print $$1 }')
 SOURCES = find . -name '.?*' -prune -o -name '$(1)' -print
 
 .PHONY: help
