@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 )
@@ -137,6 +138,33 @@ func TestNPYPreamble(t *testing.T) {
 			t.Errorf("%q: %d bytes allocated", c.data, got)
 		}
 		wantInputError(t, err, "a.npy: ", c.part)
+	}
+}
+
+// TestGigabytesAreMapped opens 8 GiB (a file of holes) and reads its last row.
+func TestGigabytesAreMapped(t *testing.T) {
+	const rows, width = 1 << 22, 512
+	preamble, err := npyPreamble(Float32, []int{rows, width})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := write(t, "big.npy", preamble)
+	if err := os.Truncate(path, int64(len(preamble))+rows*width*4); err != nil {
+		t.Skipf("no sparse files here: %v", err)
+	}
+	got := allocated(func() {
+		e, err := OpenEmbeddings(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		last, err := e.Rows(rows-1, rows).Float32s()
+		if err != nil || len(last) != width || last[width-1] != 0 {
+			t.Errorf("last row: %d numbers, %v", len(last), err)
+		}
+	})
+	if got > 1<<20 {
+		t.Errorf("%d bytes allocated for a mapped file", got)
 	}
 }
 

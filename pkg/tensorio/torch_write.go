@@ -70,7 +70,7 @@ func (c *counter) Write(data []byte) (int, error) {
 	return n, err
 }
 
-// record adds one file to the archive's folder. Its local header is stretched
+// record adds one file to the archive's folder, undated. Its local header is stretched
 // by an extra field, marked FB as torch.save marks it.
 func (z *zipWriter) record(name string, data []byte) {
 	if z.err == nil {
@@ -85,7 +85,6 @@ func (z *zipWriter) record(name string, data []byte) {
 		CRC32:              crc32.ChecksumIEEE(data),
 		CompressedSize64:   uint64(len(data)),
 		UncompressedSize64: uint64(len(data)),
-		ModifiedDate:       1<<5 | 1, // 1980-01-01, the first day a zip can name
 	}
 	const localHeader, extraHeader = 30, 4
 	start := int(z.written.n) + localHeader + len(header.Name) + extraHeader
