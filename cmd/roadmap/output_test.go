@@ -46,20 +46,33 @@ func TestProgressLines(t *testing.T) {
 	var out bytes.Buffer
 	c := &clock{time.Unix(0, 0)}
 	p := startProgress(newConsole(&out), "train", "steps", 600, c.now)
+	c.advance(2 * time.Second)
+	p.set(1, "") // too early for a line
 	c.advance(4 * time.Second)
-	p.set(100, "") // too early for a line
-	c.advance(4 * time.Second)
-	p.set(200, "loss 0.31")
+	p.set(101, "loss 0.31")
 	c.advance(time.Second)
-	p.set(210, "loss 0.30")
-	c.advance(16 * time.Second)
+	p.set(110, "loss 0.30")
+	c.advance(15 * time.Second)
 	p.set(600, "")
 	p.finish()
-	const want = "train: 200/600 steps, 25 steps/s, 16s left, loss 0.31\n" + // 200 in 8 s; 400 left at 25/s
-		"train: 600/600 steps, 24 steps/s, 25s\n" + // 600 in 25 s
-		"train: 600/600 steps, 24 steps/s, 25s\n"
+	const want = "train: 101/600 steps, 25 steps/s, 20s left, loss 0.31\n" + // 100 after the first in 4 s; 499 left
+		"train: 600/600 steps, 29.9 steps/s, 22s\n" + // 599 in 20 s
+		"train: 600/600 steps, 29.9 steps/s, 22s\n"
 	if out.String() != want {
 		t.Errorf("got\n%swant\n%s", out.String(), want)
+	}
+}
+
+// Work that goes on where it was has the rate of what is done now.
+func TestProgressThatGoesOn(t *testing.T) {
+	var out bytes.Buffer
+	c := &clock{time.Unix(0, 0)}
+	p := startProgress(newConsole(&out), "train", "steps", 600, c.now)
+	p.set(400, "")
+	c.advance(10 * time.Second)
+	p.set(420, "")
+	if want := "train: 420/600 steps, 2 steps/s, 1m30s left\n"; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
 	}
 }
 
@@ -68,9 +81,10 @@ func TestProgressOfUnknownLength(t *testing.T) {
 	c := &clock{time.Unix(0, 0)}
 	p := startProgress(newConsole(&out), "read", "files", 0, c.now)
 	p.finish()
+	p.set(0, "")
 	c.advance(10 * time.Second)
 	p.set(5, "")
-	if want := "read: 0 files\nread: 5 files, 0.5 files/s, 10s\n"; out.String() != want {
+	if want := "read: 0 files, 0s\nread: 5 files, 0.5 files/s, 10s\n"; out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}
 	silent := startProgress(nil, "read", "files", 0, c.now)
@@ -94,9 +108,9 @@ func TestProgressBar(t *testing.T) {
 	if strings.Contains(out.String(), "early") {
 		t.Error("the bar was drawn at once again")
 	}
-	c.advance(barPeriod)
+	c.advance(2 * time.Second)
 	p.set(5, "loss 0.31")
-	if drawn := out.String(); !strings.Contains(drawn, "train, loss 0.31") || !strings.Contains(drawn, "50%") || !strings.Contains(drawn, "steps/s") {
+	if drawn := out.String(); !strings.Contains(drawn, "train, 2 steps/s, 3s left, loss 0.31") || !strings.Contains(drawn, "50%") || !strings.Contains(drawn, "5/10") {
 		t.Errorf("the bar shows %q", drawn)
 	}
 	if _, err := screen.Write([]byte("a note\n")); err != nil {

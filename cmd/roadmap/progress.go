@@ -49,9 +49,13 @@ type progress struct {
 	total  int // 0: unknown
 	now    func() time.Time
 
-	begin, last time.Time
+	begin, last time.Time // last: when something was shown
 	done        int
 	note        string
+
+	started bool // a first count was given
+	first   int  // that count: work that goes on does not begin at 0
+	since   time.Time
 }
 
 // The least time between two drawings of a bar, and between two plain lines.
@@ -85,42 +89,40 @@ func startProgress(screen *console, what, unit string, total int, now func() tim
 	screen.bar = progressbar.NewOptions(limit,
 		progressbar.OptionSetWriter(screen.w),
 		progressbar.OptionSetDescription(what),
-		progressbar.OptionSetItsString(unit),
-		progressbar.OptionShowIts(),
 		progressbar.OptionShowCount(),
 		progressbar.OptionFullWidth(),
+		progressbar.OptionSetElapsedTime(false), // the description has rate and time
+		progressbar.OptionSetPredictTime(false),
 		progressbar.OptionSetSpinnerChangeInterval(0), // draws in set alone, never from a goroutine
-		progressbar.OptionClearOnFinish(),
-		progressbar.OptionSetPredictTime(true))
+		progressbar.OptionClearOnFinish())
 	return p
 }
 
 // set says how many units are done, with a short note ("loss 0.31") or "".
 func (p *progress) set(done int, note string) {
+	now := p.now()
 	p.done, p.note = done, note
-	since := p.now().Sub(p.last)
-	switch {
+	if !p.started {
+		p.started, p.first, p.since = true, done, now
+	}
+	switch quiet := now.Sub(p.last); {
 	case p.screen == nil:
-	case p.screen.terminal && since >= barPeriod:
-		p.draw()
-	case !p.screen.terminal && since >= linePeriod:
-		p.line()
+	case p.screen.terminal && quiet >= barPeriod:
+		p.draw(now)
+	case !p.screen.terminal && quiet >= linePeriod:
+		p.line(now)
 	}
 }
 
-func (p *progress) draw() {
+func (p *progress) draw(now time.Time) {
 	p.screen.mu.Lock()
 	defer p.screen.mu.Unlock()
 	if p.screen.bar == nil {
 		return
 	}
-	text := p.what
-	if p.note != "" {
-		text += ", " + p.note
-	}
-	p.screen.bar.Describe(text)
+	p.screen.bar.Describe(p.what + p.pace(now))
 	_ = p.screen.bar.Set(p.done) // a bar that cannot be drawn must not stop the work
-	p.last = p.now()
+	p.last = now
 }
 
 // finish takes the bar away and leaves one line with the whole of it.
@@ -136,29 +138,35 @@ func (p *progress) finish() {
 		}
 		p.screen.mu.Unlock()
 	}
-	p.line()
+	p.line(p.now())
 }
 
 // line prints "train: 120/600 steps, 14.2 steps/s, 34s left, loss 0.31".
-func (p *progress) line() {
-	p.last = p.now()
-	elapsed := p.last.Sub(p.begin)
-	text := fmt.Sprintf("%s: %d", p.what, p.done)
+func (p *progress) line(now time.Time) {
+	p.last = now
+	count := fmt.Sprint(p.done)
 	if p.total > 0 {
-		text += fmt.Sprintf("/%d", p.total)
+		count = fmt.Sprintf("%d/%d", p.done, p.total)
 	}
-	text += " " + p.unit
-	if p.done > 0 && elapsed > 0 {
-		rate := float64(p.done) / elapsed.Seconds()
-		text += fmt.Sprintf(", %.3g %s/s", rate, p.unit)
-		if left := p.total - p.done; left > 0 {
+	fmt.Fprintf(p.screen, "%s: %s %s%s\n", p.what, count, p.unit, p.pace(now))
+}
+
+// pace is the rate since the first count, the time left or, where none is, the
+// time it took, and the note, each after a comma.
+func (p *progress) pace(now time.Time) string {
+	text, left := "", p.total-p.done
+	if worked := now.Sub(p.since); p.done > p.first && worked > 0 {
+		rate := float64(p.done-p.first) / worked.Seconds()
+		text = fmt.Sprintf(", %.3g %s/s", rate, p.unit)
+		if left > 0 {
 			text += fmt.Sprintf(", %s left", time.Duration(float64(left)/rate*float64(time.Second)).Round(time.Second))
-		} else {
-			text += fmt.Sprintf(", %s", elapsed.Round(100*time.Millisecond))
 		}
+	}
+	if left <= 0 {
+		text += fmt.Sprintf(", %s", now.Sub(p.begin).Round(100*time.Millisecond))
 	}
 	if p.note != "" {
 		text += ", " + p.note
 	}
-	fmt.Fprintln(p.screen, text)
+	return text
 }
