@@ -67,9 +67,13 @@ func newHead(p nn.Path, h Head, width int, l layout) (head, error) {
 	return made, nil
 }
 
-// Forward maps features to embeddings [n, dim], float32 also under autocast.
+// Forward maps features to embeddings [n, dim], float32 also where the network
+// computes in 16 bits.
 func (h head) Forward(x *torch.Tensor, mode nn.Mode) *torch.Tensor {
-	x = h.layers.Forward(x, mode).ToDType(torch.Float32)
+	x = h.layers.Forward(x, mode)
+	if x.DType() != torch.Float64 {
+		x = x.ToDType(torch.Float32)
+	}
 	if h.normalize {
 		x = x.Div(x.Norm(2, []int64{1}, true).ClampMin(lengthEps))
 	}

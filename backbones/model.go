@@ -42,6 +42,9 @@ type Model struct {
 // train, statistics are those of the batch and the running ones are updated.
 // It records a history for gradients unless it runs in torch.NoGrad.
 func (m *Model) Forward(x *torch.Tensor, train bool) *torch.Tensor {
+	if m.params.ChannelsLast {
+		x = x.ChannelsLast()
+	}
 	mode := nn.Eval
 	if train {
 		mode = nn.Train

@@ -37,15 +37,34 @@ type Layer interface {
 	Forward(x *torch.Tensor, mode Mode) *torch.Tensor
 }
 
-// Sequential is layers one after the other.
+// Sequential is layers one after the other. What lies between and within them
+// is let go of at once; autograd keeps what it needs.
 type Sequential []Layer
 
 // Forward applies the layers in order.
 func (s Sequential) Forward(x *torch.Tensor, mode Mode) *torch.Tensor {
-	for _, layer := range s {
-		x = layer.Forward(x, mode)
+	for i, layer := range s {
+		y := Apart(x, func(x *torch.Tensor) *torch.Tensor { return layer.Forward(x, mode) })
+		if i > 0 {
+			x.Free()
+		}
+		x = y
 	}
 	return x
+}
+
+// Apart computes f(x) in a scope of its own and keeps nothing but the result,
+// in x's scope.
+func Apart(x *torch.Tensor, f func(x *torch.Tensor) *torch.Tensor) *torch.Tensor {
+	scope := x.Scope()
+	inner := scope.Child()
+	defer inner.Close()
+	y, err := f(x.Alias(inner)).KeepIn(scope)
+	if err != nil {
+		scope.Fail(err)
+		return scope.Dead()
+	}
+	return y
 }
 
 // Func makes a layer of a function without parameters.

@@ -21,7 +21,7 @@ func NewAverage(s *torch.Scope, weights nn.State, decay float64) (*Average, erro
 	}
 	a := &Average{decay: decay, weights: weights}
 	for _, n := range weights {
-		kept, err := n.Tensor.Detach().Clone().KeepIn(s)
+		kept, err := copyInto(s, n.Tensor)
 		if err != nil {
 			return nil, err
 		}
@@ -69,16 +69,22 @@ func (a *Average) Swap() (err error) {
 func swap(x, y *torch.Tensor) error {
 	s := torch.NewScope()
 	defer s.Close()
-	held, err := x.Detach().Clone().KeepIn(s)
+	held, err := copyInto(s, x)
 	if err != nil {
 		return err
 	}
-	x.CopyInPlace(y)
-	y.CopyInPlace(held)
-	if err := x.Err(); err != nil {
+	if err := x.CopyInPlace(y).Err(); err != nil {
 		return err
 	}
-	return y.Err()
+	return y.CopyInPlace(held).Err()
+}
+
+// copyInto copies t, without its history, into scope s.
+func copyInto(s *torch.Scope, t *torch.Tensor) (kept *torch.Tensor, err error) {
+	child := s.Child()
+	defer child.Close()
+	torch.NoGrad(func() { kept, err = t.Alias(child).Clone().KeepIn(s) })
+	return kept, err
 }
 
 // State is the average, under the network's names.

@@ -131,12 +131,10 @@ func (o *Optimizer) State() nn.State {
 // slot makes one zero tensor like each parameter and enters it in the state.
 func (p *part) slot(s *torch.Scope, name string) ([]*torch.Tensor, error) {
 	all := make([]*torch.Tensor, len(p.params))
+	child := s.Child()
+	defer child.Close()
 	for i, t := range p.params {
-		if err := t.Err(); err != nil {
-			return nil, err
-		}
-		zero := t.Detach().ZerosLike()
-		kept, err := zero.KeepIn(s)
+		kept, err := t.Alias(child).ZerosLike().KeepIn(s)
 		if err != nil {
 			return nil, err
 		}
