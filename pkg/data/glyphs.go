@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"image"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"sync"
 
@@ -56,7 +57,7 @@ type Glyphs struct {
 // less than 90 % of their ink in each face. Many accented letters, and the
 // Greek and Cyrillic ones that are drawn like Latin ones, fail that.
 var alphabets = []struct{ category, characters string }{
-	{"Latin upper", "ABCDEFGHIJKLMNOPQRSTUVWXYZÂÆÇÊÌÍÎÏÑÔØÛÞĀĈČĎĒĜĞĤĨĮĲĴĻĽŁŊŎŒŘŜŠŢŤŬŮŶŽǍǏǕǺ"},
+	{"Latin upper", "ABCDEFGHIJKLMNOPQRSTUVWXYZÂÆÇÊÌÍÎÏÑÔØÛÞĀĈČĎĜĞĤĨĮĲĴĻĽŁŊŎŒŘŜŠŢŤŬŮŶŽǍǏǕǺ"},
 	{"Latin lower", "abcdefghijklmnopqrstuvwxyzßâãåæçêîïðñôõøûþÿćĉčďēęěĝğĥĩīĭįıĳĵĸĺļľłņŉŋœŕŗřśŝşšţťũůųŵźſƒǒǖǘǜǻﬁﬂ"},
 	{"Greek", "ΈΉΊΌΎΏΐΓΔΞΠΣΥΦΨΩΫάέήίΰβγδεζθιλμνξπρςστυφχψωϊϋόύ"},
 	{"Cyrillic", "ЂЃЄЉЊЋЌЍЎЏБДЖЗЛУЦЧШЪЫЬЭЮЯбвгджзийклмнптуфцчшщъыьэюяђѓєљњћўџҐґ"},
@@ -170,29 +171,32 @@ type glyph struct {
 	face, size, copy int
 }
 
+// What of an image is drawn by chance, each from its own stream.
+const (
+	streamPen = iota + 1
+	streamPaper
+)
+
+func (g glyph) random(stream uint64) *rand.Rand {
+	return rng.New(g.settings.Seed, stream, uint64(g.character), uint64(g.face), uint64(g.size), uint64(g.copy))
+}
+
 // Image implements Source: a *image.Gray of Side × Side pixels.
 func (g glyph) Image() (image.Image, error) {
-	random := rng.New(g.settings.Seed, uint64(g.character), uint64(g.face), uint64(g.size), uint64(g.copy))
-	// A number in [-1, 1] times the strength of the jitter.
-	jitter := func() float64 { return (2*random.Float64() - 1) * g.settings.Jitter }
-	p := pen{
-		turn:  jitter() * 0.30, // radians: 17°
-		slant: jitter() * 0.25,
-		wide:  1 + jitter()*0.15,
-		tall:  1 + jitter()*0.15,
-		right: jitter() * 0.10, // of the side
-		down:  jitter() * 0.10,
-		bend:  [2]float64{jitter() * 0.05, jitter() * 0.05}, // of the em
-		phase: [2]float64{random.Float64(), random.Float64()},
-	}
-	ink, err := g.draw(p)
+	ink, err := g.draw(g.pen())
 	if err != nil {
 		return nil, err
 	}
-	// Contrast and noise, in integers: ground 0 to 80, ink 160 to 255, noise
-	// triangular within ±48, each at jitter 1.
-	ground, light := int(80*g.settings.Jitter*random.Float64()), 255-int(95*g.settings.Jitter*random.Float64())
-	noise := int(24 * g.settings.Jitter)
+	return g.print(ink), nil
+}
+
+// print puts the ink on paper: ground 0 to 80, ink 160 to 255, and noise with
+// a triangular distribution within ±48, each at jitter 1.
+func (g glyph) print(ink *image.Alpha) *image.Gray {
+	jitter, random := g.settings.Jitter, g.random(streamPaper)
+	ground := int(80 * jitter * random.Float64())
+	light := 255 - int(95*jitter*random.Float64())
+	noise := int(24 * jitter)
 	grey := image.NewGray(ink.Rect)
 	for i, share := range ink.Pix {
 		v := ground + (light-ground)*int(share)/255
@@ -201,7 +205,7 @@ func (g glyph) Image() (image.Image, error) {
 		}
 		grey.Pix[i] = uint8(min(max(v, 0), 255))
 	}
-	return grey, nil
+	return grey
 }
 
 // pen is how a character is drawn, all zero but wide and tall for upright.
@@ -210,6 +214,23 @@ type pen struct {
 	wide, tall  float64    // scales
 	right, down float64    // shares of the side
 	bend, phase [2]float64 // waves along y and x that bend strokes: height in em, phase in periods
+}
+
+// pen draws by chance how this image's character is drawn.
+func (g glyph) pen() pen {
+	random := g.random(streamPen)
+	// A number in [-1, 1] times the strength of the jitter.
+	jitter := func() float64 { return (2*random.Float64() - 1) * g.settings.Jitter }
+	return pen{
+		turn:  jitter() * 0.30, // radians: 17°
+		slant: jitter() * 0.25,
+		wide:  1 + jitter()*0.15,
+		tall:  1 + jitter()*0.15,
+		right: jitter() * 0.10,
+		down:  jitter() * 0.10,
+		bend:  [2]float64{jitter() * 0.05, jitter() * 0.05},
+		phase: [2]float64{random.Float64(), random.Float64()},
+	}
 }
 
 // emUnits is the size at which outlines are loaded: 1024 pixels an em, in 64ths.
