@@ -1,0 +1,98 @@
+// Scores of pairs of rows and what is counted or collected from them, tile by
+// tile. Free of libtorch. See knn.go for the definitions and the promises.
+#ifndef ROADMAP_TORCH_KNN_KERNELS_H
+#define ROADMAP_TORCH_KNN_KERNELS_H
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// What a processor can do; each includes what stands before it.
+enum { KNN_BASELINE, KNN_AVX2, KNN_AVX512, KNN_BF16, KNN_AMX };
+// How a tile of scores is computed, cheapest first.
+enum { KNN_COARSE, KNN_FINE, KNN_EXACT, KNN_EFFORTS };
+// Why a row cannot be used.
+enum { KNN_FINE_ROW, KNN_NOT_FINITE, KNN_ZERO_ROW, KNN_TOO_LONG };
+// How a tied irrelevant item stands to a relevant one.
+enum { KNN_BY_INDEX, KNN_PESSIMISTIC, KNN_OPTIMISTIC };
+
+#define KNN_COLUMNS 128     // columns of a tile: rows of the fixed side at a time
+#define KNN_MOVING_ROWS 256 // most rows of the moving side
+#define KNN_ROUND 32        // a side's memory reaches up to the next multiple of so many rows
+
+typedef struct {
+  int width; // floats a row, a multiple of 32; those past the embedding are 0
+  int l2;    // score is minus the squared distance instead of the product
+  int level; // KNN_BASELINE …
+  int first; // cheapest effort allowed
+  int ties;
+  float longest; // no row is longer
+} knn_plan;
+
+// Rows to be compared. hi and packed may be null where every effort is exact.
+typedef struct {
+  const float *x;             // [rows, width]
+  const uint16_t *hi;         // [rows, width] x rounded to bfloat16
+  const float *lost;          // [rows] length of x - hi, rounded up
+  const float *square;        // [rows] squared length
+  const uint16_t *packed;     // fixed side: hi as knn_pack lays it out
+  const uint16_t *packed_low; // fixed side: x - hi likewise
+  int64_t first, rows;        // row 0's number in its whole set; how many
+} knn_side;
+
+// Items whose ranks are wanted, of each row of a side as a query: row i's are
+// start[i]-start[0] … start[i+1]-start[0] of the lists, best first.
+typedef struct {
+  const int64_t *start;
+  const float *score;
+  const int32_t *item;  // number in the gallery
+  int32_t *count;       // see knn_total
+  const int64_t *label; // of the side's rows; null where ties go by index
+  const int64_t *other; // of the opposite side's rows
+} knn_wanted;
+
+typedef struct {
+  float score;
+  int32_t item; // number in the gallery
+} knn_found;
+
+// The best items so far of each query; what is beyond the k best of them goes
+// when the room is full.
+typedef struct {
+  knn_found *found; // [rows, room], room > k
+  int32_t *filled;  // [rows]
+  knn_found *worst; // [rows] the k-th best when the room was last full or k were first there
+  int k, room;
+  int skip_own; // query i is gallery item i, which is not to be found
+} knn_best;
+
+typedef struct knn_worker knn_worker;
+
+int knn_processor(void);           // the best level of this machine
+void *knn_allocate(int64_t bytes); // aligned; null when there is no memory; free() frees it
+int64_t knn_prepare(const knn_plan *p, const float *rows, int64_t n, int dim, float *x, uint16_t *hi, float *lost, float *square, float *longest,
+                    int *why);
+void knn_pack(const knn_plan *p, const float *x, const uint16_t *hi, int64_t rows, uint16_t *packed, uint16_t *packed_low);
+void knn_exact(const knn_plan *p, const float *a, int64_t na, const float *b, int64_t nb, float *scores);
+float knn_pair(const knn_plan *p, const float *a, const float *b);
+
+knn_worker *knn_worker_new(const knn_plan *p);
+void knn_worker_free(knn_worker *w);
+void knn_worker_pairs(const knn_worker *w, int64_t pairs[KNN_EFFORTS], int64_t *unsure);
+
+// knn_count compares rows [0, moving->rows) with [from, to) of fixed and counts
+// for the queries of either side; by_moving and by_fixed may be null.
+void knn_count(knn_worker *w, const knn_plan *p, const knn_side *moving, const knn_side *fixed, int64_t from, int64_t to, const knn_wanted *by_moving,
+               const knn_wanted *by_fixed, int levels);
+// knn_search offers all rows of fixed to the queries of moving.
+void knn_search(knn_worker *w, const knn_plan *p, const knn_side *moving, const knn_side *fixed, const knn_best *best);
+// knn_sort brings the k best of each of rows queries to the front, best first.
+void knn_sort(const knn_best *best, int64_t rows);
+// knn_total turns counts into the number of gallery items ranked before each wanted one.
+void knn_total(int32_t *count, const int64_t *start, int64_t rows);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
