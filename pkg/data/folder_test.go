@@ -26,6 +26,12 @@ func TestFolderByHand(t *testing.T) {
 	if !slices.Equal(d.Classes, []string{"ant", "bee", "cat", "dog"}) {
 		t.Errorf("classes %v", d.Classes)
 	}
+	if got, want := d.Stats().String(), "folder/all: 8 images, 4 classes of 1 to 3 (median 2), 0 categories, 1 lone classes, 0 images skipped"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if s := (&Dataset{}).Stats(); s != (Stats{}) {
+		t.Errorf("an empty dataset counts %v", s)
+	}
 	if got := d.Labels(); !slices.Equal(got, []int64{0, 0, 0, 1, 1, 2, 3, 3}) {
 		t.Errorf("labels %v", got)
 	}

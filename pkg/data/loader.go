@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 
@@ -41,6 +42,7 @@ const streamAugment = 0x617567 // "aug"
 type Loader struct {
 	dataset   *Dataset
 	transform Transform
+	curves    []curve
 	options   LoaderOptions
 	cache     []atomic.Pointer[raster] // by row
 	free      atomic.Int64             // bytes left in the cache
@@ -60,7 +62,7 @@ func NewLoader(d *Dataset, t Transform, o LoaderOptions) (*Loader, error) {
 	if o.Ahead == 0 {
 		o.Ahead = 2
 	}
-	l := &Loader{dataset: d, transform: t, options: o, cache: make([]atomic.Pointer[raster], d.Len())}
+	l := &Loader{dataset: d, transform: t, curves: t.curves(), options: o, cache: make([]atomic.Pointer[raster], d.Len())}
 	l.free.Store(o.CacheBytes)
 	return l, nil
 }
@@ -191,11 +193,11 @@ func (l *Loader) fill(p *pending, at, epoch int) error {
 	size := l.transform.Len()
 	dst := p.Pixels[at*size : (at+1)*size]
 	p.Labels[at] = item.Label
+	var random *rand.Rand
 	if l.options.Augment && l.transform.Augment.active() {
-		l.transform.render(dst, r, rng.New(l.options.Seed, streamAugment, uint64(epoch), uint64(item.ID)))
-	} else {
-		l.transform.render(dst, r, nil)
+		random = rng.New(l.options.Seed, streamAugment, uint64(epoch), uint64(item.ID))
 	}
+	l.transform.render(dst, r, l.curves, random)
 	return nil
 }
 

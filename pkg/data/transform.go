@@ -179,7 +179,7 @@ func (t Transform) Apply(dst []float32, img image.Image) error {
 	if err != nil {
 		return err
 	}
-	t.render(dst, r, nil)
+	t.render(dst, r, t.curves(), nil)
 	return nil
 }
 
@@ -253,8 +253,36 @@ func (r *raster) pick(src *image.RGBA) {
 	}
 }
 
+// curve maps the bytes of a channel to the network's numbers.
+type curve struct {
+	table     [256]float32 // of whole bytes
+	invert    bool
+	mean, std float32
+}
+
+// at is the number for a pixel between whole bytes, 0 to 255.
+func (c *curve) at(pixel float32) float32 {
+	if c.invert {
+		pixel = 255 - pixel
+	}
+	return (pixel/255 - c.mean) / c.std
+}
+
+// curves returns the curve of every channel.
+func (t Transform) curves() []curve {
+	curves := make([]curve, t.channels())
+	for i := range curves {
+		c := &curves[i]
+		c.invert, c.mean, c.std = t.Invert, float32(t.Mean.at(i, 0)), float32(t.std().at(i, 1))
+		for v := range c.table {
+			c.table[v] = c.at(float32(v))
+		}
+	}
+	return curves
+}
+
 // render crops, augments when there is a generator, and normalises.
-func (t Transform) render(dst []float32, r *raster, random *rand.Rand) {
+func (t Transform) render(dst []float32, r *raster, curves []curve, random *rand.Rand) {
 	_, side, _ := t.Size()
 	view := t.middle(r)
 	if random != nil {
@@ -264,9 +292,9 @@ func (t Transform) render(dst []float32, r *raster, random *rand.Rand) {
 	for c := range r.channels {
 		out := dst[c*plane : (c+1)*plane]
 		if x, y, whole := view.offset(); whole {
-			t.copyPlane(out, r, c, x, y, side)
+			r.copyPlane(out, &curves[c], c, x, y, side)
 		} else {
-			t.samplePlane(out, r, c, view, side)
+			r.samplePlane(out, &curves[c], c, view, side)
 		}
 	}
 }
@@ -283,35 +311,23 @@ func (t Transform) middle(r *raster) view {
 }
 
 // copyPlane writes the square at (x, y) of a channel.
-func (t Transform) copyPlane(out []float32, r *raster, channel, x, y, side int) {
-	var values [256]float32
-	for v := range values {
-		values[v] = t.value(float32(v), channel)
-	}
+func (r *raster) copyPlane(out []float32, c *curve, channel, x, y, side int) {
 	for row := range side {
 		from := ((y+row)*r.width+x)*r.channels + channel
 		for col := range side {
-			out[row*side+col] = values[r.pix[from+col*r.channels]]
+			out[row*side+col] = c.table[r.pix[from+col*r.channels]]
 		}
 	}
 }
 
 // samplePlane writes what a view shows of a channel.
-func (t Transform) samplePlane(out []float32, r *raster, channel int, v view, side int) {
+func (r *raster) samplePlane(out []float32, c *curve, channel int, v view, side int) {
 	fine := v.oversampling()
 	for row := range side {
 		for col := range side {
-			out[row*side+col] = t.value(r.mean(v, channel, col, row, fine), channel)
+			out[row*side+col] = c.at(r.mean(v, channel, col, row, fine))
 		}
 	}
-}
-
-// value normalises a pixel, 0 to 255, of a channel.
-func (t Transform) value(pixel float32, channel int) float32 {
-	if t.Invert {
-		pixel = 255 - pixel
-	}
-	return (pixel/255 - float32(t.Mean.at(channel, 0))) / float32(t.std().at(channel, 1))
 }
 
 // String is the transform in the form that ParseTransform reads, for the

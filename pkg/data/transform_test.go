@@ -307,7 +307,7 @@ func TestDistortionTurnsAboutTheMiddle(t *testing.T) {
 	quarter := view{bx: -1, x: 3, ay: 1} // (u, v) of the result shows (3-v, u) of the image
 	img := &raster{width: 3, height: 3, channels: 1, pix: []uint8{1, 2, 3, 4, 5, 6, 7, 8, 9}}
 	out := make([]float32, 9)
-	Transform{Resize: 3, Channels: 1}.samplePlane(out, img, 0, quarter, 3)
+	img.samplePlane(out, &Transform{Resize: 3, Channels: 1}.curves()[0], 0, quarter, 3)
 	for i, want := range []float32{3, 6, 9, 2, 5, 8, 1, 4, 7} {
 		if math.Abs(float64(out[i]*255-want)) > 1e-4 {
 			t.Errorf("turned: value %d is %g, want %g", i, out[i]*255, want)
@@ -358,9 +358,8 @@ func TestViewIsAntialiased(t *testing.T) {
 			r.pix[i] = 255
 		}
 	}
-	tr := Transform{Resize: 30, Channels: 1}
 	out := make([]float32, 900)
-	tr.samplePlane(out, r, 0, view{ax: 3, by: 3}, 30)
+	r.samplePlane(out, &Transform{Resize: 30, Channels: 1}.curves()[0], 0, view{ax: 3, by: 3}, 30)
 	for _, v := range out {
 		if v < 0.35 || v > 0.65 {
 			t.Fatalf("a value of %g in a checkerboard made smaller, want about 0.5", v)
@@ -387,7 +386,7 @@ func augmented(t *testing.T, tr Transform, img image.Image, seed uint64) []float
 		t.Fatal(err)
 	}
 	out := make([]float32, tr.Len())
-	tr.render(out, r, rng.New(seed))
+	tr.render(out, r, tr.curves(), rng.New(seed))
 	return out
 }
 
