@@ -13,7 +13,7 @@ import (
 )
 
 // Every recipe is YAML, builds on a recipe that exists, and begins with a
-// comment that says what it is and how to run it. That its keys are right is
+// comment that says what it is, what to expect and how to run it. That its keys are right is
 // tested where they are known.
 func TestEveryRecipeIntroducesItself(t *testing.T) {
 	names := Names()
@@ -46,8 +46,10 @@ func TestEveryRecipeIntroducesItself(t *testing.T) {
 					t.Errorf("the head comment has the line %q", line)
 				}
 			}
-			if command := "roadmap train " + name; !strings.Contains(head, command) {
-				t.Errorf("the head comment does not say %q", command)
+			for _, part := range []string{"# Expected: ", "roadmap train " + name} {
+				if !strings.Contains(head, part) {
+					t.Errorf("the head comment does not say %q", part)
+				}
 			}
 			if summary := Summary(name); summary == "" || !strings.HasPrefix(head, "# "+summary+"\n") {
 				t.Errorf("summary %q", summary)
