@@ -199,6 +199,25 @@ func TestBalancedMixesClasses(t *testing.T) {
 	}
 }
 
+// A large class shows different images from epoch to epoch: all of 50 within
+// 100 epochs of 4 (a given one is missed with probability 0.92^100 = 0.0002).
+func TestBalancedMixesImages(t *testing.T) {
+	labels := make([]int64, 100)
+	for row := range labels {
+		labels[row] = int64(row % 2)
+	}
+	p := plan(t, &sampler.Balanced{Classes: 2, Samples: 4, Batches: 1, Lone: "fail"}, labels)
+	seen := map[int]bool{}
+	for e := range 100 {
+		for _, row := range p.Epoch(e)[0] {
+			seen[row] = true
+		}
+	}
+	if len(seen) != 100 {
+		t.Errorf("%d of 100 images came in 100 epochs", len(seen))
+	}
+}
+
 func TestEpochsAndSeedsDiffer(t *testing.T) {
 	labels := samplertest.Labels(31)
 	for _, s := range []sampler.Sampler{

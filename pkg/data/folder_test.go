@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -72,6 +73,25 @@ func TestFolderDividesClasses(t *testing.T) {
 	}
 	_, err := (&Folder{Root: root, TrainShare: 1, OnError: Fail}).Open(Test)
 	refused(t, err, "split test has no image (of 8 in all)")
+}
+
+// 0.29 · 100 is 28.999999999999996 in binary; it is 29 classes all the same.
+func TestDivideRoundsAsPeopleDo(t *testing.T) {
+	var items []Item
+	for i := range 100 {
+		items = append(items, Item{Class: fmt.Sprintf("%03d", i)})
+	}
+	for _, want := range []int{0, 1, 7, 29, 57, 58, 80, 100} {
+		train := 0
+		for _, p := range divide(items, float64(want)/100) {
+			if p.split == Train {
+				train++
+			}
+		}
+		if train != want {
+			t.Errorf("%d %% of 100 classes are %d", want, train)
+		}
+	}
 }
 
 func TestFolderWithSplitFolders(t *testing.T) {

@@ -209,6 +209,27 @@ func TestLoaderCacheIsBounded(t *testing.T) {
 	}
 }
 
+// An image too large for the rest of the cache leaves that rest to others.
+func TestLoaderCacheTakesWhatFits(t *testing.T) {
+	d := numbered(4)
+	var decoded atomic.Int64
+	d.Items[0].Source = pictureSource{picture(10, 10, 0)} // 100 bytes in grey; the others 16
+	for i := range d.Items {
+		d.Items[i].Source = counting{d.Items[i].Source, &decoded}
+	}
+	l := loader(t, d, Transform{Crop: 2, Channels: 1}, LoaderOptions{Workers: 1, CacheBytes: 50})
+	for range 3 {
+		collect(t, l, 0, [][]int{{0, 1, 2, 3}})
+	}
+	if decoded.Load() != 4+1+1 {
+		t.Errorf("%d images decoded in 3 passes, want 4 and twice the large one", decoded.Load())
+	}
+}
+
+type pictureSource struct{ img image.Image }
+
+func (p pictureSource) Image() (image.Image, error) { return p.img, nil }
+
 // The memory of batches is used again: a pass over many batches allocates
 // buffers for the few that are in the air.
 func TestLoaderReusesMemory(t *testing.T) {

@@ -315,6 +315,30 @@ func TestDistortionTurnsAboutTheMiddle(t *testing.T) {
 	}
 }
 
+// Each small change of shape alone: a turn keeps lengths and right angles, a
+// shear keeps rows, a scale keeps directions.
+func TestDistortionsByHand(t *testing.T) {
+	const tolerance = 1e-12
+	for seed := range uint64(200) {
+		v := Augment{Rotate: 30}.distortion(28, rng.New(seed))
+		if math.Abs(v.ax*v.ax+v.ay*v.ay-1) > tolerance || math.Abs(v.ax-v.by) > tolerance || math.Abs(v.ay+v.bx) > tolerance || v.ax < math.Cos(math.Pi/6) {
+			t.Fatalf("a turn of up to 30°: %+v", v)
+		}
+		v = Augment{Shear: 45}.distortion(28, rng.New(seed))
+		if v.ax != 1 || v.ay != 0 || v.by != 1 || math.Abs(v.bx) > 1 {
+			t.Fatalf("a shear of up to 45°: %+v", v)
+		}
+		v = Augment{Scale: 0.5}.distortion(28, rng.New(seed))
+		if v.bx != 0 || v.ay != 0 || v.ax < 1/1.5 || v.ax > 1/0.5 || v.by < 1/1.5 || v.by > 1/0.5 {
+			t.Fatalf("larger or smaller by up to a half: %+v", v)
+		}
+		v = Augment{Rotate: 180, Shear: 60, Scale: 0.5}.distortion(28, rng.New(seed))
+		if det := v.ax*v.by - v.bx*v.ay; det < 1/(1.5*1.5) || det > 1/(0.5*0.5) {
+			t.Fatalf("turn and shear keep areas, scale alone changes them: %+v has %g", v, det)
+		}
+	}
+}
+
 func TestAugmentStaysWithinItsBounds(t *testing.T) {
 	r := &raster{width: 60, height: 40, channels: 1, pix: make([]uint8, 2400)}
 	area := Augment{Area: [2]float64{0.2, 0.6}}
