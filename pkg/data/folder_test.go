@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"roadmap/pkg/data/datatest"
 )
 
 func TestFolderByHand(t *testing.T) {
@@ -348,5 +351,66 @@ func truncate(t *testing.T, name string, size int64) {
 	t.Helper()
 	if err := os.Truncate(name, size); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Real colour images in an archive with train and test folders: the counts
+// that its description states, and pictures that are pictures.
+func TestFolderOnCIFAR100(t *testing.T) {
+	f := &Folder{Root: datatest.Shared(t, "cifar100/cifar100-200perclass.zip"), OnError: Fail}
+	for _, split := range []string{Train, Test} {
+		d := open(t, f, split)
+		want := Stats{Name: "folder", Split: split, Images: 10000, Classes: 100, Min: 100, Median: 100, Max: 100}
+		if s := d.Stats(); s != want {
+			t.Errorf("%v, want %v", s, want)
+		}
+		for i := 0; i < d.Len(); i += 500 {
+			img, err := d.Items[i].Image()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if img.Bounds().Dx() != 32 || img.Bounds().Dy() != 32 {
+				t.Errorf("%s: %v", d.Items[i].Path, img.Bounds())
+			}
+		}
+	}
+}
+
+// Real photographs in JPEG, named by their dataset's own list.
+func TestListOfPhotographs(t *testing.T) {
+	shared := datatest.Shared(t, "grocerystore")
+	archive, err := zip.OpenReader(filepath.Join(shared, "grocerystore-val-original.zip"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer archive.Close()
+	root := t.TempDir()
+	if err := os.CopyFS(root, archive); err != nil {
+		t.Fatal(err)
+	}
+	lines, err := os.ReadFile(filepath.Join(shared, "val.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := filepath.Join(t.TempDir(), "val.csv") // the list's lines are path, fine class, coarse class
+	if err := os.WriteFile(list, append([]byte("path,label,category\n"), strings.ReplaceAll(string(lines), ", ", ",")...), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	d := open(t, &List{Test: list, Root: root, OnError: Skip}, Test)
+	if s := d.Stats(); s.Images != 296 || s.Classes != 60 || s.Categories != 37 || s.Skipped != 0 {
+		t.Errorf("%v, want 296 images, 60 classes, 37 categories, none skipped", s)
+	}
+	tr := Transform{Resize: 256, Crop: 224, Mean: imagenetMean}
+	b := collect(t, loader(t, d, tr, LoaderOptions{}), 0, [][]int{{0, 100, 295}})[0]
+	for i := range 3 {
+		var sum, squares float64
+		for _, v := range b.Pixels[i*tr.Len() : (i+1)*tr.Len()] {
+			sum += float64(v)
+			squares += float64(v) * float64(v)
+		}
+		mean := sum / float64(tr.Len())
+		if sd := math.Sqrt(squares/float64(tr.Len()) - mean*mean); math.Abs(mean) > 2 || sd < 0.2 || sd > 2 {
+			t.Errorf("%s: mean %.2f, standard deviation %.2f", d.Items[b.Items[i]].Path, mean, sd)
+		}
 	}
 }
