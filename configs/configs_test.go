@@ -13,8 +13,8 @@ import (
 )
 
 // Every recipe is YAML, builds on a recipe that exists, and begins with a
-// comment that says what it is, what to expect and how to run it. That its keys are right is
-// tested where they are known.
+// comment that says what it is, what to expect and how to run it. That its
+// keys are right is tested where they are known.
 func TestEveryRecipeIntroducesItself(t *testing.T) {
 	names := Names()
 	for _, name := range []string{"glyphs_demo", "omniglot_convnet"} {
