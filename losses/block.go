@@ -22,6 +22,7 @@ type Block struct {
 // Positives are the positives of each query side by side, padded to the
 // largest number p of them, at least 1.
 type Positives struct {
+	Index  *torch.Tensor // [q, p] int64 columns, ascending; 0 where padded
 	Scores *torch.Tensor // [q, p] scores, gathered; anything where padded
 	Real   *torch.Tensor // [q, p] Bool: not padding
 	Count  *torch.Tensor // [q] |P_i|, at least 1, so that it can divide
@@ -31,7 +32,7 @@ type Positives struct {
 func (b *Block) Positives() *Positives {
 	if b.positives == nil {
 		index, real, count := b.lists.positives(b.Scores, b.first)
-		b.positives = &Positives{Scores: b.Scores.Gather(1, index), Real: real, Count: count}
+		b.positives = &Positives{Index: index, Scores: b.Scores.Gather(1, index), Real: real, Count: count}
 	}
 	return b.positives
 }

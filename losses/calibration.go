@@ -6,7 +6,9 @@ import (
 )
 
 func init() {
-	register("calibration", func() Loss { return &Calibration{Common: common(), Hinges: hinges()} })
+	register("calibration", "ROADMAP (Ramzi et al., NeurIPS 2021), eq. 7", func() Loss {
+		return &Calibration{Common: common(), Hinges: hinges()}
+	})
 }
 
 // Calibration keeps scores comparable from batch to batch: positives above
@@ -26,8 +28,9 @@ func (l *Calibration) Validate() error { return validateAll(&l.Common, &l.Hinges
 // Forward implements Loss.
 func (l *Calibration) Forward(b *Block) *torch.Tensor { return l.Hinges.forward(b) }
 
-// Totals implements Counter.
-func (l *Calibration) Totals(b *Block) *torch.Tensor { return l.Hinges.totals(b) }
+func (l *Calibration) terms(b *Block) []torch.RankTerm {
+	return []torch.RankTerm{l.Hinges.term(b, 1)}
+}
 
 // Hinges are the parameters of the calibration loss.
 type Hinges struct {
@@ -47,22 +50,29 @@ func (h *Hinges) Validate() error {
 }
 
 func (h *Hinges) forward(b *Block) *torch.Tensor {
-	pull := b.Scores.RSubScalar(h.Alpha).ReLU() // [q, g] how far a pair is below α
-	push := b.Scores.SubScalar(h.Beta).ReLU()   // [q, g] how far a pair is above β
 	if h.Reduction == "nonzero" {
-		return b.ratio(0, sumOver(pull, b.Positive)).Add(b.ratio(1, sumOver(push, b.Negative)))
+		return h.pairs().violations(b)
 	}
+	pull, push := h.pairs().terms(b)
 	return b.Mean(meanOver(pull, b.Positive).Add(meanOver(push, b.Negative)))
 }
 
-// totals are #{[α − s]₊ > 0} over the positive and #{[s − β]₊ > 0} over the
-// negative pairs of a block.
-func (h *Hinges) totals(b *Block) *torch.Tensor {
-	if h.Reduction != "nonzero" {
-		return nil
+// Counts implements Counter for the losses that have these parameters.
+func (h *Hinges) Counts() int {
+	if h.Reduction == "nonzero" {
+		return 2
 	}
-	return torch.Stack([]*torch.Tensor{
-		countOver(b.Scores.RSubScalar(h.Alpha).GtScalar(0), b.Positive),
-		countOver(b.Scores.SubScalar(h.Beta).GtScalar(0), b.Negative),
-	}, 0)
+	return 0
 }
+
+// Totals implements Counter.
+func (h *Hinges) Totals(b *Block) *torch.Tensor { return h.pairs().count(b) }
+
+func (h *Hinges) term(b *Block, weight float64) torch.RankTerm {
+	if h.Reduction == "nonzero" {
+		return h.pairs().term(b, weight)
+	}
+	return torch.RankTerm{Kind: torch.RankHingeQuery, Weight: weight / float64(b.Queries), P: []float64{h.Alpha, h.Beta}}
+}
+
+func (h *Hinges) pairs() hinge { return hinge{h.Alpha, h.Beta, 0} }

@@ -17,6 +17,7 @@ type Common struct {
 	DType     string `yaml:"dtype"`     // of the scores: "auto" (float32; float64 for float64 embeddings), "float32", "float64"
 	Chunk     Chunk  `yaml:"chunk"`     // queries a block; "auto": as many as the budget holds
 	Budget    Bytes  `yaml:"budget"`    // memory that scores and blocks may use, such as 512MiB
+	Flatten   bool   `yaml:"flatten"`   // all rows of given scores are one list
 }
 
 // common are the defaults.

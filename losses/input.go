@@ -1,11 +1,14 @@
 package losses
 
 import (
+	"slices"
+
 	"roadmap/pkg/fault"
 	"roadmap/pkg/torch"
 )
 
-// Input is what a loss is evaluated on.
+// Input is what a loss is evaluated on: embeddings with labels, or scores with
+// relevance.
 type Input struct {
 	Query       *torch.Tensor // [q, d] embeddings, of any length and any floating-point dtype
 	QueryLabels []int64       // q; equal labels are relevant to each other
@@ -14,10 +17,35 @@ type Input struct {
 	Gallery       *torch.Tensor // [g, d] on the queries' device; nil: the queries are the gallery
 	GalleryLabels []int64       // g
 	GalleryIDs    []int64       // g, or nil
+
+	Scores    *torch.Tensor // [q, g], taken as they are
+	Relevance *torch.Tensor // [q, g] of 0 and 1, any dtype
+
+	Plain bool // plain tensor operations even where the fused pass could be used; the two agree to rounding
+}
+
+func (in *Input) home() *torch.Scope {
+	if in.Scores != nil {
+		return in.Scores.Scope()
+	}
+	return in.Query.Scope()
+}
+
+func (in *Input) device() torch.Device {
+	if in.Scores != nil {
+		return in.Scores.Device()
+	}
+	return in.Query.Device()
 }
 
 // check refuses counts and shapes that do not fit together.
-func (in *Input) check() error {
+func (in *Input) check(l Loss) error {
+	if in.Scores != nil || in.Relevance != nil {
+		return in.checkScores(l)
+	}
+	if l.Shared().Flatten {
+		return fault.Inputf("flatten joins rows of given scores; give scores and relevance, or leave flatten false")
+	}
 	if in.Query == nil {
 		return fault.Inputf("no query embeddings are given")
 	}
@@ -25,6 +53,9 @@ func (in *Input) check() error {
 		return err
 	}
 	if in.Gallery == nil {
+		if UsesProxies(l) {
+			return fault.Inputf("this loss compares queries with proxies; give one embedding a class, with its label, as gallery")
+		}
 		if in.GalleryLabels != nil || in.GalleryIDs != nil {
 			return fault.Inputf("gallery labels or ids are given but no gallery embeddings; give both or neither")
 		}
@@ -40,6 +71,34 @@ func (in *Input) check() error {
 		return fault.Inputf("query embeddings are on %s and gallery embeddings on %s; move them to one device", in.Query.Device(), in.Gallery.Device())
 	case (in.QueryIDs == nil) != (in.GalleryIDs == nil):
 		return fault.Inputf("sample ids are given for one of query and gallery; give both or neither")
+	}
+	return nil
+}
+
+// checkScores is check for scores that are given.
+func (in *Input) checkScores(l Loss) error {
+	switch {
+	case in.Scores == nil || in.Relevance == nil:
+		return fault.Inputf("scores and relevance belong together; give both")
+	case in.Query != nil || in.Gallery != nil:
+		return fault.Inputf("give either embeddings with labels or scores with relevance, not both")
+	case UsesProxies(l):
+		return fault.Inputf("this loss compares queries with proxies and takes no scores; give embeddings with labels")
+	}
+	if err := in.Scores.Err(); err != nil {
+		return err
+	}
+	if err := in.Relevance.Err(); err != nil {
+		return err
+	}
+	shape, other := in.Scores.Shape(), in.Relevance.Shape()
+	switch {
+	case len(shape) != 2 || shape[0] == 0 || shape[1] == 0:
+		return fault.Inputf("scores have shape %v; want [queries, gallery], at least one of each", shape)
+	case !slices.Equal(shape, other):
+		return fault.Inputf("scores have shape %v and relevance %v; they must be the same", shape, other)
+	case !in.Scores.DType().IsFloat():
+		return fault.Inputf("scores are %s; want floating-point numbers", in.Scores.DType())
 	}
 	return nil
 }
@@ -64,29 +123,31 @@ func matrix(what string, x *torch.Tensor, labels, ids []int64) error {
 	return nil
 }
 
+// pairLoss marks the losses over pairs and triplets, where a query never is its
+// own partner whatever Self says.
+type pairLoss interface{ pairLoss() }
+
 // relevance says who is relevant to whom, and whom a query never meets.
-func (in *Input) relevance(self string) *relevance {
+func (in *Input) relevance(l Loss) (*relevance, error) {
 	if in.Gallery == nil {
 		r := byLabel(in.QueryLabels, in.QueryLabels)
-		if self == "exclude" {
+		if _, pairs := l.(pairLoss); pairs || l.Shared().Self == "exclude" {
 			for i := range in.QueryLabels {
 				r.exclude(i, int32(i))
 			}
 		}
-		return r
+		return r, nil
 	}
 	r := byLabel(in.QueryLabels, in.GalleryLabels)
-	if in.GalleryIDs == nil {
-		return r
+	if in.GalleryIDs != nil {
+		r.excludeSame(in.QueryIDs, in.GalleryIDs)
 	}
-	at := make(map[int64][]int32, len(in.GalleryIDs))
-	for j, id := range in.GalleryIDs {
-		at[id] = append(at[id], int32(j))
-	}
-	for i, id := range in.QueryIDs {
-		if own := at[id]; own != nil {
-			r.exclude(i, own...)
+	if UsesProxies(l) {
+		for i, label := range in.QueryLabels {
+			if n := r.count(i); n != 1 {
+				return nil, fault.Inputf("query %d has label %d, of which there are %d proxies; give exactly one a class", i, label, n)
+			}
 		}
 	}
-	return r
+	return r, nil
 }

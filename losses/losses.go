@@ -36,15 +36,24 @@ type Loss interface {
 // number of pairs that violate a margin. Forward comes after a pass that adds
 // the totals of all blocks up into b.Totals.
 type Counter interface {
-	// Totals returns a block's counts [n], or nil if the loss, as configured,
-	// needs none. Denominators have no gradient.
+	// Counts is the number of totals that the loss needs as it is configured.
+	Counts() int
+	// Totals returns a block's counts, [Counts()]. They have no gradient.
 	Totals(b *Block) *torch.Tensor
 }
 
 // Registry holds every loss by its name in recipes and on the command line.
 var Registry = registry.New[Loss]("loss")
 
-func register(name string, construct func() Loss) { Registry.Register(name, construct) }
+var sources = map[string]string{}
+
+func register(name, source string, construct func() Loss) {
+	Registry.Register(name, construct)
+	sources[name] = source
+}
+
+// Source is the paper and the equations that define a loss.
+func Source(name string) string { return sources[name] }
 
 // New returns the loss of that name with its defaults. An unknown name is an
 // error of the input.

@@ -21,25 +21,44 @@ type rows struct {
 // does not depend on where a row stands: equal rows stay equal to the bit.
 func prepare(x *torch.Tensor, dtype torch.DType, normalize bool, what string) (rows, error) {
 	x = x.Detach().ToDType(dtype).Contiguous()
-	largest := x.Abs().AMax([]int64{1}, true)
-	host, err := largest.Float64s()
-	if err != nil {
+	largest, zero, err := largestOfRows(x, what)
+	switch {
+	case err != nil:
 		return rows{}, err
-	}
-	for i, m := range host {
-		switch {
-		case math.IsNaN(m) || math.IsInf(m, 0):
-			return rows{}, fault.Inputf("%s: row %d holds NaN or Inf", what, i)
-		case m == 0 && normalize:
-			return rows{}, fault.Inputf("%s: row %d is all zeros and has no direction; remove it, or set normalize=false for inner products", what, i)
-		}
-	}
-	if !normalize {
+	case !normalize:
 		return rows{unit: x}, nil
+	case zero >= 0:
+		return rows{}, fault.Inputf("%s: row %d is all zeros and has no direction; remove it, or set normalize=false for inner products", what, zero)
 	}
 	x = x.Div(largest)
 	length := x.ToDType(torch.Float64).Square().SumDim([]int64{1}, true).Sqrt().ToDType(dtype)
 	return rows{unit: x.Div(length), length: length.Mul(largest)}, nil
+}
+
+// largestOfRows is the largest magnitude in each row, [n, 1], and the first row
+// of zeros, or -1. NaN and Inf are refused.
+func largestOfRows(x *torch.Tensor, what string) (largest *torch.Tensor, zero int, err error) {
+	largest = x.Abs().AMax([]int64{1}, true)
+	host, err := largest.Float64s()
+	if err != nil {
+		return nil, -1, err
+	}
+	zero = -1
+	for i, m := range host {
+		if math.IsNaN(m) || math.IsInf(m, 0) {
+			return nil, -1, fault.Inputf("%s: row %d holds NaN or Inf", what, i)
+		}
+		if m == 0 && zero < 0 {
+			zero = i
+		}
+	}
+	return largest, zero, nil
+}
+
+// finiteRows refuses NaN and Inf in a matrix.
+func finiteRows(x *torch.Tensor, what string) error {
+	_, _, err := largestOfRows(x, what)
+	return err
 }
 
 // back turns dLoss/dunit into dLoss/dx: the part along the row is lost, the

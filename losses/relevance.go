@@ -1,6 +1,7 @@
 package losses
 
 import (
+	"roadmap/pkg/fault"
 	"roadmap/pkg/torch"
 )
 
@@ -8,10 +9,12 @@ import (
 // never meets, and that the others are negatives.
 type relevance struct {
 	gallery int       // entries
+	class   []int32   // of each query: index into members
 	members [][]int32 // columns of each class, ascending
-	class   []int32   // of each query: index into members; -1: the gallery has none of it
-	column  []int32   // class of each gallery entry, numbered as class is; -2: no query has it
+	column  []int32   // class of each gallery entry, -1 where no query has it; nil if an entry may be in several
 	never   [][]int32 // columns that a query never meets, ascending; nil: none for any query
+
+	lists *torch.RankLists // the same for the fused pass, made when first asked for
 }
 
 // byLabel is the relevance of equal labels. Labels are numbered in the order
@@ -19,25 +22,59 @@ type relevance struct {
 func byLabel(queries, gallery []int64) *relevance {
 	r := &relevance{gallery: len(gallery), class: make([]int32, len(queries)), column: make([]int32, len(gallery))}
 	number := make(map[int64]int32, len(queries))
-	for _, label := range queries {
-		if _, known := number[label]; !known {
-			number[label] = int32(len(number))
+	for i, label := range queries {
+		c, known := number[label]
+		if !known {
+			c = int32(len(number))
+			number[label] = c
 		}
+		r.class[i] = c
 	}
 	r.members = make([][]int32, len(number))
 	for j, label := range gallery {
 		c, known := number[label]
 		if !known {
-			r.column[j] = -2
-			continue
+			c = -1
+		} else {
+			r.members[c] = append(r.members[c], int32(j))
 		}
 		r.column[j] = c
-		r.members[c] = append(r.members[c], int32(j))
-	}
-	for i, label := range queries {
-		r.class[i] = number[label]
 	}
 	return r
+}
+
+// byMask is the relevance that a matrix [q, g] of zeros and ones states.
+func byMask(matrix *torch.Tensor) (*relevance, error) {
+	values, err := matrix.Float64s()
+	if err != nil {
+		return nil, err
+	}
+	q, g := int(matrix.Size(0)), int(matrix.Size(1))
+	r := &relevance{gallery: g, class: make([]int32, q), members: make([][]int32, q)}
+	for i := range q {
+		r.class[i] = int32(i)
+		for j, v := range values[i*g : (i+1)*g] {
+			switch v {
+			case 0:
+			case 1:
+				r.members[i] = append(r.members[i], int32(j))
+			default:
+				return nil, fault.Inputf("relevance: row %d, column %d is %g; want 1 for relevant and 0 for not", i, j, v)
+			}
+		}
+	}
+	return r, nil
+}
+
+// flatten makes one list of all rows, for relevance without exclusions.
+func (r *relevance) flatten() *relevance {
+	one := &relevance{gallery: r.gallery * len(r.class), class: []int32{0}, members: make([][]int32, 1)}
+	for i, c := range r.class {
+		for _, j := range r.members[c] {
+			one.members[0] = append(one.members[0], int32(i*r.gallery)+j)
+		}
+	}
+	return one
 }
 
 // exclude makes query i never meet the columns (ascending).
@@ -46,6 +83,19 @@ func (r *relevance) exclude(i int, columns ...int32) {
 		r.never = make([][]int32, len(r.class))
 	}
 	r.never[i] = append(r.never[i], columns...)
+}
+
+// excludeSame makes queries never meet gallery entries of their own id.
+func (r *relevance) excludeSame(queries, gallery []int64) {
+	at := make(map[int64][]int32, len(gallery))
+	for j, id := range gallery {
+		at[id] = append(at[id], int32(j))
+	}
+	for i, id := range queries {
+		if own := at[id]; own != nil {
+			r.exclude(i, own...)
+		}
+	}
 }
 
 // of calls f with each positive of query i, ascending.
@@ -66,33 +116,66 @@ func (r *relevance) of(i int, f func(column int32)) {
 
 // count is |P_i|.
 func (r *relevance) count(i int) int {
+	if r.never == nil {
+		return len(r.members[r.class[i]])
+	}
 	n := 0
 	r.of(i, func(int32) { n++ })
 	return n
 }
 
+// flat is the relevance as the fused pass takes it.
+func (r *relevance) flat() *torch.RankLists {
+	if r.lists != nil {
+		return r.lists
+	}
+	l := &torch.RankLists{ClassOf: r.class, ClassAt: make([]int64, 1, len(r.members)+1)}
+	for _, members := range r.members {
+		l.Members = append(l.Members, members...)
+		l.ClassAt = append(l.ClassAt, int64(len(l.Members)))
+	}
+	if r.never != nil {
+		l.NeverAt = make([]int64, 1, len(r.never)+1)
+		for _, never := range r.never {
+			l.Never = append(l.Never, never...)
+			l.NeverAt = append(l.NeverAt, int64(len(l.Never)))
+		}
+	}
+	r.lists = l
+	return l
+}
+
 // masks are the positives and the negatives of the n queries from first, [n, g] Bool.
 func (r *relevance) masks(s *torch.Scope, device torch.Device, first, n int) (positive, negative *torch.Tensor) {
-	rows := torch.From(s, r.class[first:first+n], int64(n), 1).ToDevice(device)
-	columns := torch.From(s, r.column, 1, int64(r.gallery)).ToDevice(device)
-	positive = rows.Eq(columns)
-	negative = positive.Not()
-	if r.never == nil {
-		return positive, negative
+	no := torch.From(s, []bool{false}).ToDevice(device)
+	if r.column != nil {
+		rows := torch.From(s, r.class[first:first+n], int64(n), 1).ToDevice(device)
+		positive = rows.Eq(torch.From(s, r.column, 1, int64(r.gallery)).ToDevice(device))
+	} else {
+		positive = s.Zeros([]int64{int64(n), int64(r.gallery)}, torch.Bool, device)
+		put(positive, no.Not(), n, func(i int) []int32 { return r.members[r.class[first+i]] })
 	}
+	negative = positive.Not()
+	if r.never != nil {
+		never := func(i int) []int32 { return r.never[first+i] }
+		put(positive, no, n, never)
+		put(negative, no, n, never)
+	}
+	return positive, negative
+}
+
+// put writes value into the columns of each of n rows of t.
+func put(t, value *torch.Tensor, n int, columns func(row int) []int32) {
 	var row, column []int64
-	for i, never := range r.never[first : first+n] {
-		for _, j := range never {
+	for i := range n {
+		for _, j := range columns(i) {
 			row, column = append(row, int64(i)), append(column, int64(j))
 		}
 	}
 	if len(row) > 0 {
-		at := []*torch.Tensor{torch.From(s, row).ToDevice(device), torch.From(s, column).ToDevice(device)}
-		none := torch.From(s, []bool{false}).ToDevice(device)
-		positive.IndexPutInPlace(none, false, at...)
-		negative.IndexPutInPlace(none, false, at...)
+		s, device := t.Scope(), t.Device()
+		t.IndexPutInPlace(value, false, torch.From(s, row).ToDevice(device), torch.From(s, column).ToDevice(device))
 	}
-	return positive, negative
 }
 
 // positives are the columns of the positives of the block's queries, padded

@@ -6,7 +6,7 @@ import (
 )
 
 func init() {
-	register("roadmap", func() Loss {
+	register("roadmap", "ROADMAP (Ramzi et al., NeurIPS 2021), eq. 2", func() Loss {
 		return &Roadmap{Common: common(), Lambda: 0.5, Surrogate: surrogate(), Hinges: hinges()}
 	})
 }
@@ -34,5 +34,6 @@ func (l *Roadmap) Forward(b *Block) *torch.Tensor {
 	return l.Surrogate.forward(b).MulScalar(1 - l.Lambda).Add(l.Hinges.forward(b).MulScalar(l.Lambda))
 }
 
-// Totals implements Counter.
-func (l *Roadmap) Totals(b *Block) *torch.Tensor { return l.Hinges.totals(b) }
+func (l *Roadmap) terms(b *Block) []torch.RankTerm {
+	return []torch.RankTerm{l.Surrogate.term(b, 1-l.Lambda), l.Hinges.term(b, l.Lambda)}
+}

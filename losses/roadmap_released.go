@@ -3,7 +3,7 @@ package losses
 import "roadmap/pkg/torch"
 
 func init() {
-	register("roadmap_released", func() Loss {
+	register("roadmap_released", "ROADMAP (Ramzi et al., NeurIPS 2021), the published program", func() Loss {
 		l := &RoadmapReleased{Common: common(), SupAPWeight: 1, CalibrationWeight: 1, Surrogate: surrogate(), Hinges: hinges()}
 		l.Self, l.Variant, l.Reduction = "include", "released", "nonzero"
 		return l
@@ -36,5 +36,6 @@ func (l *RoadmapReleased) Forward(b *Block) *torch.Tensor {
 	return l.Surrogate.forward(b).MulScalar(l.SupAPWeight).Add(l.Hinges.forward(b).MulScalar(l.CalibrationWeight))
 }
 
-// Totals implements Counter.
-func (l *RoadmapReleased) Totals(b *Block) *torch.Tensor { return l.Hinges.totals(b) }
+func (l *RoadmapReleased) terms(b *Block) []torch.RankTerm {
+	return []torch.RankTerm{l.Surrogate.term(b, l.SupAPWeight), l.Hinges.term(b, l.CalibrationWeight)}
+}

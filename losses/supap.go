@@ -8,7 +8,7 @@ import (
 )
 
 func init() {
-	register("supap", func() Loss { return &SupAP{Common: common(), Surrogate: surrogate()} })
+	register("supap", "ROADMAP (Ramzi et al., NeurIPS 2021), eq. 3-5", func() Loss { return &SupAP{Common: common(), Surrogate: surrogate()} })
 }
 
 // SupAP is the smooth upper bound of 1 − AP of ROADMAP (Ramzi et al. 2021),
@@ -29,6 +29,10 @@ func (l *SupAP) Validate() error { return validateAll(&l.Common, &l.Surrogate) }
 
 // Forward implements Loss.
 func (l *SupAP) Forward(b *Block) *torch.Tensor { return l.Surrogate.forward(b) }
+
+func (l *SupAP) terms(b *Block) []torch.RankTerm {
+	return []torch.RankTerm{l.Surrogate.term(b, 1)}
+}
 
 // Surrogate is the function H⁻ that stands for the step function H in rank⁻:
 //
@@ -56,12 +60,13 @@ func (h *Surrogate) Validate() error {
 	switch {
 	case h.Variant != "paper" && h.Variant != "released":
 		return fault.Inputf("variant is %q; give paper or released", h.Variant)
-	case !(h.Tau > 0) || math.IsInf(h.Tau, 0):
-		return fault.Inputf("tau is %g; give a temperature above 0", h.Tau)
 	case !(h.Epsilon > 0 && h.Epsilon < 0.5):
 		return fault.Inputf("epsilon is %g; give a number between 0 and 0.5", h.Epsilon)
 	case h.Delta != nil && (!(*h.Delta >= 0) || math.IsInf(*h.Delta, 0)):
 		return fault.Inputf("delta is %g; give a difference of scores of at least 0", *h.Delta)
+	}
+	if err := temperature("tau", h.Tau); err != nil {
+		return err
 	}
 	return finite("rho", h.Rho, "start", h.Start, "offset", or(h.Offset, 0))
 }
@@ -96,10 +101,13 @@ func (h *Surrogate) minus(t *torch.Tensor) *torch.Tensor {
 
 func (h *Surrogate) forward(b *Block) *torch.Tensor {
 	p := b.Positives()
-	t := b.Scores.Unsqueeze(1).Sub(p.Scores.Unsqueeze(2)) // [q, p, g] s_j − s_k
-	below := h.minus(t)
+	below := h.minus(b.Scores.Unsqueeze(1).Sub(p.Scores.Unsqueeze(2)))                   // [q, p, g] H⁻(s_j − s_k)
 	minus := b.Negative.Unsqueeze(1).Where(below, zero(below)).SumDim([]int64{2}, false) // [q, p] rank⁻
 	plus := p.rank()                                                                     // [q, p] rank⁺
-	ap := p.mean(plus.Div(plus.Add(minus)))
-	return b.MeanRanked(p.present().Sub(ap))
+	return b.oneMinus(plus.Div(plus.Add(minus)))
+}
+
+func (h *Surrogate) term(b *Block, weight float64) torch.RankTerm {
+	return torch.RankTerm{Kind: torch.RankSupAP, Weight: weight * b.perRanked(),
+		P: []float64{h.Tau, h.Rho, h.delta(), h.Start, h.offset(), flag(h.Variant == "released")}}
 }

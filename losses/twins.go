@@ -62,17 +62,8 @@ func (t *twins) settle(scores *torch.Tensor, first int, unit bool) {
 	if !unit {
 		return
 	}
-	var row, column []int64
-	for i := range int(scores.Size(0)) {
-		for _, j := range t.equal[first+i] {
-			row, column = append(row, int64(i)), append(column, int64(j))
-		}
-	}
-	if len(row) > 0 {
-		s, device := scores.Scope(), scores.Device()
-		one := s.Ones([]int64{1}, scores.DType(), device)
-		scores.IndexPutInPlace(one, false, torch.From(s, row).ToDevice(device), torch.From(s, column).ToDevice(device))
-	}
+	one := scores.Scope().Ones([]int64{1}, scores.DType(), scores.Device())
+	put(scores, one, int(scores.Size(0)), func(i int) []int32 { return t.equal[first+i] })
 }
 
 // hashes finds rows by their bytes.

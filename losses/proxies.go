@@ -1,0 +1,19 @@
+package losses
+
+import "roadmap/pkg/torch"
+
+// proxyLoss marks the losses that compare queries with proxies, one learnt
+// embedding a class: their gallery is the proxies, and each query has exactly
+// one positive among them.
+type proxyLoss interface{ usesProxies() }
+
+// UsesProxies says whether the gallery of l is one learnt proxy a class.
+func UsesProxies(l Loss) bool {
+	_, yes := l.(proxyLoss)
+	return yes
+}
+
+// softmax is the block's share of the mean cross-entropy of logits [q, g].
+func (b *Block) softmax(logits *torch.Tensor) *torch.Tensor {
+	return b.Mean(logits.LogSoftmax(1).Gather(1, b.Positives().Index).Squeeze(1).Neg())
+}

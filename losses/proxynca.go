@@ -1,0 +1,44 @@
+package losses
+
+import (
+	"math"
+
+	"roadmap/pkg/fault"
+	"roadmap/pkg/torch"
+)
+
+func init() {
+	register("proxynca", "Proxy-NCA (Movshovitz-Attias et al., ICCV 2017), eq. 6", func() Loss {
+		return &ProxyNCA{Common: common(), Scale: 1}
+	})
+}
+
+// ProxyNCA attracts a query x to the proxy p of its class and repels it from
+// the others. Proxy-NCA (Movshovitz-Attias et al. 2017), eq. 6, for a query:
+//
+//	L = −ln( e^{−c d(x, p)} / Σ_{z≠p} e^{−c d(x, z)} ),  d = 2 − 2s
+//
+// c is the scale. The loss is the mean over all queries.
+type ProxyNCA struct {
+	Common `yaml:",inline"`
+	Scale  float64 `yaml:"scale"` // factor c of the squared distances
+}
+
+// Validate implements Loss.
+func (l *ProxyNCA) Validate() error {
+	if !(l.Scale > 0) || math.IsInf(l.Scale, 0) {
+		return fault.Inputf("scale is %g; give a number above 0", l.Scale)
+	}
+	return l.Common.Validate()
+}
+
+// Forward implements Loss.
+func (l *ProxyNCA) Forward(b *Block) *torch.Tensor {
+	logits := b.Scores.MulScalar(2 * l.Scale) // −c d up to a constant that cancels
+	own := b.Positives().Index
+	others := b.Negative.Where(logits, zero(logits).AddScalar(math.Inf(-1)))
+	return b.Mean(others.LogSumExp([]int64{1}, false).Sub(logits.Gather(1, own).Squeeze(1)))
+}
+
+func (l *ProxyNCA) usesProxies()        {}
+func (l *ProxyNCA) temporaries(int) int { return 10 }

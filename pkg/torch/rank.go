@@ -1,0 +1,117 @@
+package torch
+
+/*
+#cgo CXXFLAGS: -Wno-psabi
+#include "rank.h"
+*/
+import "C"
+
+import "unsafe"
+
+// RankKind is a loss that RankRows knows.
+type RankKind int32
+
+// The kinds, with the parameters of each in order; package losses defines the
+// losses. Values and gradients are multiplied by the term's weight.
+const (
+	RankAP              RankKind = C.RT_RANK_AP              // none
+	RankSmoothAP        RankKind = C.RT_RANK_SMOOTHAP        // tau
+	RankSupAP           RankKind = C.RT_RANK_SUPAP           // tau, rho, delta, start, offset, 1 if 0 falls in the first branch
+	RankRecall          RankKind = C.RT_RANK_RECALL          // tau, tau of ranks, 1 if released, lengths of short lists (at most 64)
+	RankHistogram       RankKind = C.RT_RANK_HISTOGRAM       // bins per unit of score, number of centres, 1 if the outermost are flat
+	RankBlackbox        RankKind = C.RT_RANK_BLACKBOX        // lambda, margin, form (0 AP, 1 log, 2 log log), 1/queries
+	RankHingeQuery      RankKind = C.RT_RANK_HINGE_QUERY     // floor, ceiling
+	RankHingePairs      RankKind = C.RT_RANK_HINGE_PAIRS     // floor, ceiling, least, factor of positives, of negatives; counts both
+	RankTriplet         RankKind = C.RT_RANK_TRIPLET         // margin, mining (0 all, 1 semihard, 2 hard, 3 easy positive), factor; counts triplets
+	RankMultiSimilarity RankKind = C.RT_RANK_MULTISIMILARITY // alpha, beta, base, epsilon
+)
+
+// RankTerm is a summand of a loss.
+type RankTerm struct {
+	Kind   RankKind
+	Weight float64
+	P      []float64
+}
+
+// RankSum is what a term adds up to over all rows: its value, and the counts
+// of the kinds that count.
+type RankSum struct {
+	Value  float64
+	Counts [2]float64
+}
+
+// RankLists say which columns a query's positives are. The positives are the
+// members of the query's class without those that it never meets; all other
+// columns that it meets are its negatives. Columns ascend in every list.
+type RankLists struct {
+	Members []int32 // of all classes
+	ClassAt []int64 // class c has Members[ClassAt[c]:ClassAt[c+1]]
+	ClassOf []int32 // of each query
+	Never   []int32 // of all queries
+	NeverAt []int64 // query i never meets Never[NeverAt[i]:NeverAt[i+1]]; nil: every query meets all columns
+}
+
+// RankRows evaluates the sum of terms on t [q, g], the scores of q queries from
+// the one of index query on, in one pass over a contiguous float32 or float64
+// matrix on the CPU, and with backward replaces the scores by the gradient.
+// Scores are first limited to [-1, 1] if clamp. Rows are shared out among
+// libtorch's threads; the result is the same for any number of them.
+func (t *Tensor) RankRows(query int, lists *RankLists, terms []RankTerm, clamp, backward bool) ([]RankSum, error) {
+	if err := t.Err(); err != nil {
+		return nil, err
+	}
+	flat := make([]C.rt_rank_term, len(terms))
+	p := []float64{0} // never empty, so that it has an address
+	for i, term := range terms {
+		flat[i] = C.rt_rank_term{kind: C.int32_t(term.Kind), first: C.int32_t(len(p)), count: C.int32_t(len(term.P)), weight: C.double(term.Weight)}
+		p = append(p, term.P...)
+	}
+	rows := int(t.Size(0))
+	out := make([]float64, rows*len(terms)*C.RT_RANK_OUT+1)
+	msg := C.rt_rank(t.h, cbool(clamp), cbool(backward), C.int64_t(query),
+		int32s(lists.Members), int64s(lists.ClassAt), int32s(lists.ClassOf), int32s(lists.Never), int64s(lists.NeverAt),
+		unsafe.SliceData(flat), C.int(len(flat)), (*C.double)(unsafe.SliceData(p)), (*C.double)(unsafe.SliceData(out)))
+	if err := failure("RankRows", msg, t); err != nil {
+		return nil, err
+	}
+	sums := make([]RankSum, len(terms))
+	for row := range rows {
+		for i := range sums {
+			o := out[(row*len(terms)+i)*C.RT_RANK_OUT:]
+			sums[i].Value += o[0]
+			sums[i].Counts[0] += o[1]
+			sums[i].Counts[1] += o[2]
+		}
+	}
+	return sums, nil
+}
+
+func int32s(s []int32) *C.int32_t { return (*C.int32_t)(unsafe.SliceData(s)) }
+func int64s(s []int64) *C.int64_t { return (*C.int64_t)(unsafe.SliceData(s)) }
+
+// AddTransposeInPlace adds its transpose to the square matrix t.
+func (t *Tensor) AddTransposeInPlace() *Tensor {
+	s, ok := join("AddTransposeInPlace", t)
+	if !ok {
+		return t
+	}
+	if t.Device().IsCUDA() || !t.IsContiguous(false) {
+		return t.CopyInPlace(t.Add(t.T()))
+	}
+	if msg := C.rt_add_transpose(t.h); msg != nil {
+		s.refuse("AddTransposeInPlace", msg, t)
+	}
+	return t
+}
+
+// MMInto writes the product of the matrices a and b into t, of the right shape already.
+func (t *Tensor) MMInto(a, b *Tensor) *Tensor {
+	s, ok := join("MMInto", t, a, b)
+	if !ok {
+		return t
+	}
+	if msg := C.rt_mm_into(t.h, a.h, b.h); msg != nil {
+		s.refuse("MMInto", msg, t, a, b)
+	}
+	return t
+}
