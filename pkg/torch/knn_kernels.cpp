@@ -532,6 +532,7 @@ float most_lost(const float *lost, int64_t n) { return lost ? *std::max_element(
 // choose says how to compute the next tile: the effort that has paid off, and
 // now and then the next cheaper one to see whether it would.
 int choose(knn_worker *w, const knn_plan &p) {
+  w->effort = std::max(w->effort, p.first);
   int cheaper = w->effort - 1;
   if (cheaper == KNN_FINE && p.level < KNN_AMX) cheaper = KNN_COARSE;
   if (cheaper >= p.first && --w->trial <= 0) {

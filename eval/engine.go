@@ -1,0 +1,253 @@
+package eval
+
+import (
+	"context"
+	"sync"
+
+	"roadmap/eval/rank"
+	"roadmap/pkg/torch"
+)
+
+// engine finds ranks: for each query and each item wanted, one plus the number
+// of gallery items before it. It goes once over the gallery for as many queries
+// as fit into memory with their wanted items, and keeps nothing of a tile of
+// scores but counts. Where the queries are the gallery and fit, each tile serves
+// both its rows and its columns as queries.
+type engine struct {
+	knn        *torch.KNN
+	knnOptions torch.KNNOptions
+	pool       *pool
+	queries    *shelf
+	gallery    *shelf
+	same       bool
+	memory     int64 // bytes for what grows with the input
+	progress   progress
+}
+
+// progress counts pairs compared.
+type progress struct {
+	sync.Mutex
+	report      func(done, total int64)
+	done, total int64
+}
+
+func (p *progress) add(pairs int) {
+	if p.report == nil {
+		return
+	}
+	p.Lock()
+	defer p.Unlock()
+	p.done += int64(pairs)
+	p.report(p.done, p.total)
+}
+
+// fixedRows is how many queries are laid out at a time. More of them are
+// worthwhile where gallery rows have to be made anew for each such block.
+const (
+	fixedRows     = 16 * readRows
+	fixedRowsAnew = 2 * fixedRows
+)
+
+// newEngine reads all rows. gallery nil: the queries are the gallery.
+func newEngine(ctx context.Context, queries, gallery Matrix, o Options) (*engine, error) {
+	e := &engine{same: gallery == nil, memory: o.memory(), knnOptions: o.knn(queries.Dim())}
+	e.progress.report = o.Progress
+	e.knn = torch.NewKNN(e.knnOptions)
+	var err error
+	if e.pool, err = newPool(ctx, o.threads(), e.knn, queries.Dim()); err != nil {
+		return nil, err
+	}
+	rows := queries.Rows()
+	if gallery != nil {
+		rows += gallery.Rows()
+	}
+	keep := int64(rows)*e.knn.BytesPerRow() <= e.memory
+	if e.queries, err = newShelf(queries, e.knn, keep, e.pool); err == nil {
+		if e.gallery = e.queries; gallery != nil {
+			e.gallery, err = newShelf(gallery, e.knn, keep, e.pool)
+		}
+	}
+	if err != nil {
+		e.close()
+		return nil, err
+	}
+	return e, nil
+}
+
+func (e *engine) close() {
+	e.pool.close()
+	e.queries.close()
+	if !e.same {
+		e.gallery.close()
+	}
+}
+
+// candidates is the number of gallery items ranked for each query.
+func (e *engine) candidates() int {
+	if e.same {
+		return e.gallery.rows - 1
+	}
+	return e.gallery.rows
+}
+
+// bytesPerWanted is what a wanted item takes while it is counted for.
+const bytesPerWanted = 16
+
+// rankings finds the ranks of every query's wanted items, at every level of
+// relevance: [level][query].
+func (e *engine) rankings(levels []relevance) ([][]rank.Query, error) {
+	cuts := e.cuts(levels)
+	n := int64(e.gallery.rows)
+	e.progress.total = int64(e.queries.rows) * n
+	symmetric := e.same && len(cuts) == 2
+	if symmetric {
+		e.progress.total = n * (n + 1) / 2
+	}
+	all := make([][]rank.Query, len(levels))
+	for i := 1; i < len(cuts); i++ {
+		panels := make([]*panel, len(levels))
+		for v, r := range levels {
+			var err error
+			if panels[v], err = e.newPanel(r, cuts[i-1], cuts[i]); err != nil {
+				return nil, err
+			}
+		}
+		if err := e.count(panels, symmetric); err != nil {
+			return nil, err
+		}
+		for v, p := range panels {
+			ranks := p.ranks(e.same)
+			for row := range p.to - p.from {
+				all[v] = append(all[v], rank.Query{Ranks: ranks[p.Start[row]:p.Start[row+1]:p.Start[row+1]], Candidates: e.candidates()})
+			}
+		}
+	}
+	return all, nil
+}
+
+// cuts divides the queries so that the wanted items of each part fit into
+// memory: part i is queries [cuts[i], cuts[i+1]).
+func (e *engine) cuts(levels []relevance) []int {
+	cuts, held := []int{0}, int64(0)
+	for i := range e.queries.rows {
+		more := int64(0)
+		for _, r := range levels {
+			more += int64(r.wanted(i)) * bytesPerWanted
+		}
+		if held += more; held > e.memory && held > more {
+			cuts, held = append(cuts, i), more
+		}
+	}
+	return append(cuts, e.queries.rows)
+}
+
+// count compares the panels' queries with the whole gallery.
+func (e *engine) count(panels []*panel, symmetric bool) error {
+	from, to := panels[0].from, panels[0].to
+	size := fixedRows
+	if e.queries.kept == nil {
+		size = fixedRowsAnew
+	}
+	size = min(size, to-from)
+	block, err := e.knn.Block(size)
+	if err != nil {
+		return err
+	}
+	defer block.Close()
+	var made *torch.KNNRows
+	if e.queries.kept == nil {
+		if made, err = e.knn.Rows(size); err != nil {
+			return err
+		}
+		defer made.Close()
+	}
+	for at := from; at < to; at += size {
+		end := min(at+size, to)
+		if err := e.queries.block(e.pool, block, made, at, end); err != nil {
+			return err
+		}
+		if err := e.sweep(panels, block, at, end, symmetric); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweep compares queries [from, to), the fixed block, with the gallery; where
+// it is symmetric, with those rows that no earlier block has been compared with.
+func (e *engine) sweep(panels []*panel, block *torch.KNNBlock, from, to int, symmetric bool) error {
+	first := 0
+	if symmetric {
+		first = from
+	}
+	for _, s := range e.pool.workers {
+		s.reset(panels, from, to)
+	}
+	tasks := (e.gallery.rows - first + readRows - 1) / readRows
+	err := e.pool.run(tasks, func(s *scratch, i int) error {
+		low := first + i*readRows
+		high := min(low+readRows, e.gallery.rows)
+		moving, err := e.gallery.side(s, low, high)
+		if err != nil {
+			return err
+		}
+		byFixed := s.wanted(panels, from, to, low, high)
+		start := 0
+		var byMoving []torch.KNNWanted
+		if symmetric {
+			if low < to { // the block's own rows: with themselves once, with later ones for both
+				start = min(high, to) - from
+				if err := s.tiles.Count(moving, block, low-from, start, nil, byFixed); err != nil {
+					return err
+				}
+				e.progress.add((high - low) * (high - low + 1) / 2)
+			}
+			for _, p := range panels {
+				byMoving = append(byMoving, p.part(low, high, nil, from, to))
+			}
+		}
+		err = s.tiles.Count(moving, block, start, to-from, byMoving, byFixed)
+		e.progress.add((high - low) * (to - from - start))
+		return err
+	})
+	for v, p := range panels {
+		for _, s := range e.pool.workers {
+			for i, n := range s.partial[v] {
+				p.Count[p.Start[from-p.from]+int64(i)] += n
+			}
+		}
+	}
+	return err
+}
+
+// part is the wanted items of queries [from, to), compared with gallery items
+// [low, high); counts are kept apart where given.
+func (p *panel) part(from, to int, counts []int32, low, high int) torch.KNNWanted {
+	start := p.Start[from-p.from : to-p.from+1]
+	a, b := start[0], start[to-from]
+	w := torch.KNNWanted{Start: start, Score: p.Score[a:b], Item: p.Item[a:b], Count: counts}
+	if counts == nil {
+		w.Count = p.Count[a:b]
+	}
+	if p.Label != nil {
+		w.Label, w.Other = p.Label[from-p.from:to-p.from], p.Other[low:high]
+	}
+	return w
+}
+
+// reset begins the counts of fixed rows [from, to).
+func (s *scratch) reset(panels []*panel, from, to int) {
+	s.partial = make([][]int32, len(panels))
+	for v, p := range panels {
+		s.partial[v] = make([]int32, p.Start[to-p.from]-p.Start[from-p.from])
+	}
+}
+
+// wanted is the fixed rows' wanted items, to be counted in this scratch.
+func (s *scratch) wanted(panels []*panel, from, to, low, high int) []torch.KNNWanted {
+	list := make([]torch.KNNWanted, len(panels))
+	for v, p := range panels {
+		list[v] = p.part(from, to, s.partial[v], low, high)
+	}
+	return list
+}

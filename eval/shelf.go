@@ -1,0 +1,113 @@
+package eval
+
+import (
+	"errors"
+	"fmt"
+
+	"roadmap/pkg/fault"
+	"roadmap/pkg/torch"
+)
+
+// shelf is a set of rows in the form in which they are compared: all of them
+// kept, or, where they would take too much memory, made anew when asked for.
+type shelf struct {
+	knn    *torch.KNN
+	source Matrix
+	rows   int
+	kept   *torch.KNNRows // nil: made anew
+}
+
+// newShelf reads every row once: it finds the first row that cannot be compared
+// and the longest one, and keeps the rows if keep is set.
+func newShelf(source Matrix, knn *torch.KNN, keep bool, p *pool) (*shelf, error) {
+	s := &shelf{knn: knn, source: source, rows: source.Rows()}
+	if keep {
+		rows, err := knn.Rows(s.rows)
+		if err != nil {
+			return nil, err
+		}
+		s.kept = rows
+	}
+	blocks := (s.rows + readRows - 1) / readRows
+	longest, faults := make([]float32, blocks), make([]error, blocks)
+	err := p.run(blocks, func(scratch *scratch, block int) error {
+		from, to := block*readRows, min((block+1)*readRows, s.rows)
+		into, at := s.kept, from
+		if !keep {
+			into, at = scratch.made, 0
+		}
+		longest[block], faults[block] = s.fill(scratch, into, at, from, to)
+		return nil
+	})
+	for block := 0; block < blocks && err == nil; block++ {
+		err = faults[block]
+		knn.Extend(longest[block])
+	}
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// fill makes rows [from, to) into a KNNRows.
+func (s *shelf) fill(scratch *scratch, into *torch.KNNRows, at, from, to int) (longest float32, err error) {
+	floats := scratch.floats[:(to-from)*s.source.Dim()]
+	if err := s.source.Copy(from, to, floats); err != nil {
+		return 0, fmt.Errorf("%s, rows %d to %d: %w", s.source.Name(), from, to-1, err)
+	}
+	longest, err = into.Fill(at, floats)
+	var bad *torch.KNNBadRow
+	if errors.As(err, &bad) {
+		bad.Row += from
+		return 0, fault.Inputf("%s: %w", s.source.Name(), bad)
+	}
+	return longest, err
+}
+
+// side gives rows [from, to), at most readRows of them, valid until the next
+// call with the same scratch.
+func (s *shelf) side(scratch *scratch, from, to int) (torch.KNNSide, error) {
+	if s.kept != nil {
+		return s.kept.Side(from, to, from), nil
+	}
+	if _, err := s.fill(scratch, scratch.made, 0, from, to); err != nil {
+		return torch.KNNSide{}, err
+	}
+	return scratch.made.Side(0, to-from, from), nil
+}
+
+// gather copies single rows into a KNNRows, for exact scores.
+func (s *shelf) gather(scratch *scratch, rows []int32, into *torch.KNNRows) error {
+	for i, row := range rows {
+		if s.kept != nil {
+			into.CopyFrom(i, s.kept, int(row))
+		} else if _, err := s.fill(scratch, into, i, int(row), int(row)+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// block gives rows [from, to) as a fixed side. made is the memory for them
+// where rows are made anew.
+func (s *shelf) block(p *pool, b *torch.KNNBlock, made *torch.KNNRows, from, to int) error {
+	if s.kept != nil {
+		return b.Set(s.kept.Side(from, to, from))
+	}
+	err := p.run((to-from+readRows-1)/readRows, func(scratch *scratch, i int) error {
+		at := i * readRows
+		_, err := s.fill(scratch, made, at, from+at, min(from+at+readRows, to))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return b.Set(made.Side(0, to-from, from))
+}
+
+func (s *shelf) close() {
+	if s != nil && s.kept != nil {
+		s.kept.Close()
+	}
+}
