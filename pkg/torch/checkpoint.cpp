@@ -50,7 +50,7 @@ struct Checkpoint : torch::autograd::Function<Checkpoint> {
 
 rt_one rt_checkpoint(rt_handle value, rt_handle x, rt_handle life, int64_t ticket) {
   return make([&] {
-    Tensor start = at::empty({0}, at::TensorOptions().requires_grad(true));
+    Tensor start = at::empty({0}).set_requires_grad(true);
     return Checkpoint::apply(ref(x), start, std::vector<Tensor>{ref(value), ref(life)}, ticket);
   });
 }

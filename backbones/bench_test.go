@@ -1,0 +1,105 @@
+package backbones_test
+
+import (
+	"fmt"
+	"testing"
+
+	"roadmap/backbones"
+	"roadmap/backbones/backbonetest"
+	"roadmap/pkg/config"
+	"roadmap/pkg/optim"
+	"roadmap/pkg/torch"
+)
+
+// A setting is what testdata/bench.py times under the same name in Python.
+type setting struct {
+	name         string
+	batch, size  int64
+	dtype        torch.DType // not Float32: autocast
+	channelsLast bool
+}
+
+func (s setting) String() string {
+	layout := "rows"
+	if s.channelsLast {
+		layout = "channels_last"
+	}
+	return fmt.Sprintf("%s/%d/%d/%s/%s", s.name, s.batch, s.size, s.dtype, layout)
+}
+
+func (s setting) build(b *testing.B, root *torch.Scope) (*backbones.Model, *torch.Tensor) {
+	options := []string{fmt.Sprint("size=", s.size), "dim=64"}
+	if s.name != "convnet" && s.name[0] == 'r' {
+		options = append(options, fmt.Sprint("channels_last=", s.channelsLast))
+	}
+	section, err := config.Assign(s.name, options...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	backbone, err := config.Build(backbones.Registry, section)
+	if err != nil {
+		b.Fatal(err)
+	}
+	model, err := backbone.Build(root, torch.CPU, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return model, backbonetest.Tensor(root, torch.CPU, "images", s.batch, int64(model.Input().Channels), s.size, s.size)
+}
+
+func (s setting) autocast(f func()) {
+	if s.dtype == torch.Float32 {
+		f()
+		return
+	}
+	torch.Autocast(torch.CPU, s.dtype, f)
+}
+
+// BenchmarkStep is one training step: forward, Backward and Adam.
+func BenchmarkStep(b *testing.B) {
+	for _, set := range []setting{
+		{"convnet", 128, 28, torch.Float32, false},
+		{"resnet18", 64, 224, torch.Float32, false},
+		{"resnet18", 64, 224, torch.Float32, true},
+		{"resnet18", 64, 224, torch.BFloat16, true},
+		{"resnet50", 32, 224, torch.Float32, false},
+		{"resnet50", 32, 224, torch.Float32, true},
+		{"resnet50", 32, 224, torch.BFloat16, false},
+		{"resnet50", 32, 224, torch.BFloat16, true},
+		{"deit_small_patch16_224", 32, 224, torch.Float32, false},
+		{"deit_small_patch16_224", 32, 224, torch.BFloat16, false},
+	} {
+		b.Run(set.String(), func(b *testing.B) {
+			root := torch.NewScope()
+			defer root.Close()
+			model, x := set.build(b, root)
+			adam, err := optim.Registry.Make("adam")
+			if err != nil {
+				b.Fatal(err)
+			}
+			optimizer, err := adam.New(root, []optim.Group{{Params: model.Parameters(), LR: 1, Decay: 1}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			step := func() {
+				s := root.Child()
+				defer s.Close()
+				var y *torch.Tensor
+				set.autocast(func() { y = model.Forward(x.Alias(s), true) })
+				if err := optimizer.ZeroGrad(); err != nil {
+					b.Fatal(err)
+				}
+				if err := y.MatMul(y.T()).Square().Mean().Backward(); err != nil {
+					b.Fatal(err)
+				}
+				if err := optimizer.Step(1); err != nil {
+					b.Fatal(err)
+				}
+			}
+			step()
+			for b.Loop() {
+				step()
+			}
+		})
+	}
+}
