@@ -53,7 +53,7 @@ type gpu struct {
 }
 
 func doctor(c *cli.Context) error {
-	if err := noArguments(c); err != nil {
+	if _, err := positional(c, 0, 0); err != nil {
 		return err
 	}
 	h := examine()

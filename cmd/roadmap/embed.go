@@ -1,0 +1,341 @@
+package main
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"roadmap/backbones"
+	"roadmap/pkg/config"
+	"roadmap/pkg/data"
+	"roadmap/pkg/embed"
+	"roadmap/pkg/fault"
+	"roadmap/pkg/tensorio"
+	"roadmap/pkg/torch"
+	"roadmap/pkg/train"
+)
+
+func init() { register(embedVerb) }
+
+func embedVerb() *cli.Command {
+	return &cli.Command{
+		Name:  "embed",
+		Usage: "turn images into embeddings",
+		Description: "Embeds every image of a dataset with a trained network and writes the embeddings, [N, d] float32,\n" +
+			"as .npy or .safetensors, and beside them a .csv with row, path, label, class and the dataset's\n" +
+			"further levels. Rows are in the dataset's order.\n\n" +
+			"Examples:\n  roadmap embed --run runs/glyphs_demo --out glyphs.npy\n" +
+			"  roadmap embed --run runs/omniglot_convnet --data photos/ --out photos.npy\n" +
+			"  roadmap embed --model convnet --weights w.safetensors --set model.dim=64 --data omniglot:test --root omniglot \\\n" +
+			"      --transform resize=28,channels=1,invert=true --out test.npy",
+		Flags: append(networkFlags(),
+			&cli.StringFlag{Name: "out", Required: true, Usage: "file to write: .npy or .safetensors"},
+			&cli.BoolFlag{Name: "force", Usage: "replace --out if it is there"},
+			quietFlag(), jsonFlag()),
+		Action: embedAction,
+	}
+}
+
+// networkFlags choose a network, its weights and the images it is to embed.
+func networkFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "run", Usage: "run folder that gives network, weights and transform"},
+		&cli.StringFlag{Name: "model", Usage: "network by name, where there is no --run: " + strings.Join(backbones.Registry.Names(), ", ")},
+		&cli.StringFlag{Name: "weights", Usage: "weights to load into the network"},
+		&cli.StringSliceFlag{Name: "set", Usage: "a setting of network or dataset as model.key=value or data.key=value; may be repeated"},
+		&cli.StringFlag{Name: "data", Usage: "DATASET[:split], a folder of classes, or a CSV list of path,label (default with --run: its test split)"},
+		&cli.StringFlag{Name: "root", Usage: "folder in which the dataset, or the paths of the list, are found"},
+		&cli.StringFlag{Name: "transform", Usage: "what happens to an image first, as resize=256,crop=224,mean=imagenet"},
+		&cli.IntFlag{Name: "batch", Value: 64, Usage: "images at once"},
+		&cli.IntFlag{Name: "workers", Usage: "goroutines that decode; 0: one a processor"},
+		&cli.StringFlag{Name: "device", Value: "auto", Usage: "auto, cpu or cuda:0"},
+		&cli.StringFlag{Name: "precision", Value: "float32", Usage: "of the network: float32 or bfloat16"},
+	}
+}
+
+// network is what networkFlags name, ready to embed.
+type network struct {
+	scope   *torch.Scope
+	model   *backbones.Model
+	device  torch.Device
+	dataset *data.Dataset
+	images  *embed.Embedder
+}
+
+func (n *network) close() {
+	n.scope.Close()
+	if n.dataset != nil {
+		_ = n.dataset.Close() // opened for reading: nothing can be lost
+	}
+}
+
+// openNetwork builds the network, loads its weights and opens the images.
+func openNetwork(c *cli.Context) (opened *network, err error) {
+	n := &network{scope: torch.NewScope()}
+	defer func() {
+		if err != nil {
+			n.close()
+		}
+	}()
+	choice, err := choose(c)
+	if err != nil {
+		return nil, err
+	}
+	if n.device, err = torch.ParseDevice(c.String("device")); err != nil {
+		return nil, err
+	}
+	backbone, err := config.Build(backbones.Registry, choice.model)
+	if err != nil {
+		return nil, err
+	}
+	if n.model, err = backbone.Build(n.scope, n.device, choice.seed); err != nil {
+		return nil, err
+	}
+	if choice.weights != "" {
+		if err := loadWeights(n.model, choice.weights); err != nil {
+			return nil, err
+		}
+	} else {
+		logger(c).Warn("no --weights: the network has random initial values")
+	}
+	if n.dataset, err = choice.open(); err != nil {
+		return nil, err
+	}
+	if choice.transform == nil {
+		t := usualTransform(n.model.Input())
+		choice.transform = &t
+	}
+	precision := torch.Float32
+	switch p := c.String("precision"); p {
+	case "float32":
+	case "bfloat16":
+		precision = torch.BFloat16
+	default:
+		return nil, usageError(c.Command.HelpName, "--precision is %q; give float32 or bfloat16", p)
+	}
+	bar := newProgress(c, "embed", "images", n.dataset.Len())
+	n.images, err = embed.New(n.dataset, *choice.transform, embed.Options{Batch: c.Int("batch"), Workers: c.Int("workers"), Precision: precision,
+		Progress: func(done int) {
+			if bar.set(done, ""); done == n.dataset.Len() {
+				bar.finish()
+			}
+		}})
+	return n, err
+}
+
+// choice is what the options say, with what --run fills in.
+type choice struct {
+	model     config.Section
+	seed      uint64
+	weights   string
+	transform *data.Transform // nil: what the network usually wants
+	open      func() (*data.Dataset, error)
+}
+
+func choose(c *cli.Context) (*choice, error) {
+	if c.Int("batch") < 1 {
+		return nil, usageError(c.Command.HelpName, "--batch is %d; give at least 1", c.Int("batch"))
+	}
+	model, dataset, err := settings(c)
+	if err != nil {
+		return nil, err
+	}
+	chosen := &choice{weights: c.String("weights")}
+	chosen.open = func() (*data.Dataset, error) { return openDataset(c.String("data"), c.String("root"), dataset) }
+	switch run := c.String("run"); {
+	case run != "":
+		if err := chosen.fromRun(c, run, model); err != nil {
+			return nil, err
+		}
+	case c.String("model") == "" || c.String("data") == "":
+		return nil, usageError(c.Command.HelpName, "which network and images? give --run RUN_FOLDER, or --model and --data")
+	default:
+		if chosen.model, err = config.Assign(c.String("model"), model...); err != nil {
+			return nil, err
+		}
+	}
+	if text := c.String("transform"); text != "" {
+		t, err := data.ParseTransform(text)
+		if err != nil {
+			return nil, err
+		}
+		chosen.transform = &t
+	}
+	return chosen, nil
+}
+
+// settings sorts --set by what it is for.
+func settings(c *cli.Context) (model, dataset []string, err error) {
+	for _, word := range c.StringSlice("set") {
+		if setting, ok := strings.CutPrefix(word, "model."); ok {
+			model = append(model, setting)
+		} else if setting, ok := strings.CutPrefix(word, "data."); ok {
+			dataset = append(dataset, setting)
+		} else {
+			return nil, nil, usageError(c.Command.HelpName, "--set %s: give model.key=value or data.key=value", word)
+		}
+	}
+	return model, dataset, nil
+}
+
+// fromRun takes network, weights, transform and, without --data, the test
+// split from a run folder.
+func (ch *choice) fromRun(c *cli.Context, folder string, model []string) error {
+	if c.String("model") != "" || len(model) > 0 {
+		return usageError(c.Command.HelpName, "--run brings its own network: drop --model and --set model.*")
+	}
+	recipe, weights, err := train.OpenTrained(folder)
+	if err != nil {
+		return err
+	}
+	ch.model, ch.seed, ch.transform = recipe.Model, recipe.Seed, &recipe.Transform
+	if ch.weights == "" {
+		ch.weights = weights
+	}
+	if c.String("data") == "" {
+		if c.String("root") != "" {
+			return usageError(c.Command.HelpName, "--root belongs to --data")
+		}
+		ch.open = func() (*data.Dataset, error) {
+			collection, err := config.Build(data.Registry, recipe.Data)
+			if err != nil {
+				return nil, err
+			}
+			return collection.Open(data.Test)
+		}
+	}
+	return nil
+}
+
+// usualTransform is what networks of an input are usually fed: photographs are
+// resized a little larger than the square that is cut from their middle.
+func usualTransform(in backbones.Input) data.Transform {
+	t := data.Transform{Channels: in.Channels, Resize: in.Size}
+	if in.Size >= 128 {
+		t.Resize, t.Crop = int(math.Round(float64(in.Size)*256/224)), in.Size
+	}
+	for i := range in.Mean {
+		t.Mean, t.Std = append(t.Mean, float64(in.Mean[i])), append(t.Std, float64(in.Std[i]))
+	}
+	return t
+}
+
+// embedded is the result of the verb.
+type embedded struct {
+	Out     string  `json:"out"`
+	List    string  `json:"list"`
+	Images  int     `json:"images"`
+	Dim     int     `json:"dim"`
+	Seconds float64 `json:"seconds"`
+}
+
+func embedAction(c *cli.Context) error {
+	if _, err := positional(c, 0, 0); err != nil {
+		return err
+	}
+	out := c.String("out")
+	if ext := filepath.Ext(out); ext != ".npy" && ext != ".safetensors" {
+		return usageError(c.Command.HelpName, "--out %s: the name must end in .npy or .safetensors", out)
+	}
+	list := strings.TrimSuffix(out, filepath.Ext(out)) + ".csv"
+	if !c.Bool("force") {
+		for _, path := range []string{out, list} {
+			if _, err := os.Stat(path); err == nil {
+				return fault.Inputf("%s is there already; choose another --out or replace it with --force", path)
+			}
+		}
+	}
+	begin := time.Now()
+	n, err := openNetwork(c)
+	if err != nil {
+		return err
+	}
+	defer n.close()
+	if err := n.write(c, out); err != nil {
+		return err
+	}
+	if err := writeList(list, n.dataset, c.Bool("force")); err != nil {
+		return err
+	}
+	result := embedded{Out: out, List: list, Images: n.dataset.Len(), Dim: n.model.Dim(), Seconds: time.Since(begin).Seconds()}
+	return answer(c, result, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "%s: %d embeddings of %d dimensions; %s: their labels\n", out, result.Images, result.Dim, list)
+		return err
+	})
+}
+
+// write embeds the images into a file: row by row into an .npy, at once with
+// the labels into a .safetensors.
+func (n *network) write(c *cli.Context, out string) error {
+	if filepath.Ext(out) == ".safetensors" {
+		rows, err := n.images.All(c.Context, n.model, n.device)
+		if err != nil {
+			return err
+		}
+		tensors := []tensorio.Named{
+			{Name: tensorio.EmbeddingsName, Tensor: tensorio.Of(rows, n.dataset.Len(), n.model.Dim())},
+			{Name: tensorio.LabelsName, Tensor: tensorio.Of(n.dataset.Labels(), n.dataset.Len())},
+		}
+		return tensorio.Save(out, c.Bool("force"), func(w io.Writer) error { return tensorio.WriteSafetensors(w, tensors, nil) })
+	}
+	file, err := tensorio.CreateNPY(out, tensorio.Float32, []int{n.model.Dim()}, c.Bool("force"))
+	if err != nil {
+		return err
+	}
+	defer file.Discard()
+	err = n.images.Run(c.Context, n.model, n.device, func(rows []float32) error {
+		return file.Append(tensorio.Of(rows, len(rows)/n.model.Dim(), n.model.Dim()))
+	})
+	if err != nil {
+		return err
+	}
+	return file.Commit()
+}
+
+// writeList writes the .csv beside the embeddings: RFC 4180, a row an image.
+func writeList(path string, d *data.Dataset, overwrite bool) error {
+	levels := d.Levels()
+	header := []string{"row", "path", "label", "class"}
+	for _, level := range levels[1:] { // the first is the class
+		header = append(header, level.Name)
+	}
+	return tensorio.Save(path, overwrite, func(w io.Writer) error {
+		table := csv.NewWriter(w)
+		table.UseCRLF = true
+		if err := table.Write(header); err != nil {
+			return err
+		}
+		for i, item := range d.Items {
+			row := []string{strconv.Itoa(i), item.Path, strconv.FormatInt(item.Label, 10), item.Class}
+			for _, level := range levels[1:] {
+				row = append(row, level.Names[level.Labels[i]])
+			}
+			if err := table.Write(row); err != nil {
+				return err
+			}
+		}
+		table.Flush()
+		return table.Error()
+	})
+}
+
+// loadWeights reads a file of weights into the network; names and shapes must agree.
+func loadWeights(m *backbones.Model, path string) error {
+	file, err := tensorio.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if err := m.State().Load(file); err != nil {
+		return fmt.Errorf("weights %s: %w", path, err)
+	}
+	return nil
+}

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"roadmap/configs"
+	"roadmap/pkg/config"
+	"roadmap/pkg/fault"
+	"roadmap/pkg/train"
+)
+
+func init() { register(trainVerb) }
+
+func trainVerb() *cli.Command {
+	return &cli.Command{
+		Name:      "train",
+		Usage:     "train a network by a recipe",
+		ArgsUsage: "[RECIPE] [KEY=VALUE ...]",
+		Description: "Trains by a recipe, one of the program's own (see --list) or a YAML file, with overrides of its\n" +
+			"keys. Weights, log, metrics and checkpoints go to a run folder. An interrupted run goes on exactly\n" +
+			"where it was with --resume; overrides of train.* and eval.* are allowed there.\n\n" +
+			"Examples:\n  roadmap train glyphs_demo\n  roadmap train omniglot_convnet data.root=omniglot loss=smoothap seed=2\n" +
+			"  roadmap train --resume runs/omniglot_convnet\n  roadmap train glyphs_demo loss.lambda=0.3 --print-config",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "out", Usage: "run folder (default: runs/RECIPE, with a number behind it if that is taken)"},
+			&cli.StringFlag{Name: "resume", Usage: "run folder of a run to continue"},
+			&cli.StringFlag{Name: "device", Usage: "auto, cpu or cuda:0; short for train.device=…"},
+			&cli.BoolFlag{Name: "force", Usage: "replace the run that is in --out"},
+			&cli.BoolFlag{Name: "print-config", Usage: "print the recipe with all defaults and overrides, and train nothing"},
+			&cli.BoolFlag{Name: "list", Usage: "list the program's recipes"},
+			quietFlag(), jsonFlag(),
+		},
+		Action: trainAction,
+	}
+}
+
+func trainAction(c *cli.Context) error {
+	words, err := positional(c, 0, -1)
+	if err != nil {
+		return err
+	}
+	if c.Bool("list") {
+		return listRecipes(c)
+	}
+	recipe, overrides, err := recipeWords(c, words)
+	if err != nil {
+		return err
+	}
+	tree, err := recipeTree(c, recipe)
+	if err != nil {
+		return err
+	}
+	resolved, err := train.LoadRecipe(tree, overrides)
+	if err != nil {
+		return err
+	}
+	if c.Bool("print-config") {
+		return printConfig(c, resolved)
+	}
+	return runRecipe(c, recipe, resolved)
+}
+
+// recipeWords takes the arguments apart: a recipe, then overrides.
+func recipeWords(c *cli.Context, words []string) (recipe string, overrides []string, err error) {
+	resume := c.String("resume")
+	for _, word := range words {
+		switch {
+		case strings.Contains(word, "="):
+			overrides = append(overrides, word)
+			if resume != "" && !strings.HasPrefix(word, "train.") && !strings.HasPrefix(word, "eval.") {
+				return "", nil, usageError(c.Command.HelpName, "override %q would make another run; with --resume only train.* and eval.* can change", word)
+			}
+		case resume != "":
+			return "", nil, usageError(c.Command.HelpName, "--resume takes its recipe from the run folder, so %q has no place here", word)
+		case recipe == "":
+			recipe = word
+		default:
+			return "", nil, usageError(c.Command.HelpName, "two recipes, %q and %q; overrides have the form key=value", recipe, word)
+		}
+	}
+	if recipe == "" && resume == "" {
+		return "", nil, usageError(c.Command.HelpName, "which recipe? give one of %s, or a YAML file", strings.Join(configs.Names(), ", "))
+	}
+	if d := c.String("device"); d != "" {
+		overrides = append(overrides, "train.device="+strconv.Quote(d))
+	}
+	return recipe, overrides, nil
+}
+
+func recipeTree(c *cli.Context, recipe string) (*config.Tree, error) {
+	folder := c.String("resume")
+	if folder == "" {
+		return config.Load(recipe, configs.Open)
+	}
+	path := filepath.Join(folder, "config.yaml")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fault.Inputf("--resume %s: there is no run in that folder: %w", folder, err)
+	}
+	return config.Parse(path, text)
+}
+
+func listRecipes(c *cli.Context) error {
+	type listed struct {
+		Name    string `json:"name"`
+		Summary string `json:"summary"`
+	}
+	var result struct {
+		Recipes []listed `json:"recipes"`
+	}
+	var rows [][]string
+	for _, name := range configs.Names() {
+		result.Recipes = append(result.Recipes, listed{name, configs.Summary(name)})
+		rows = append(rows, []string{name, configs.Summary(name)})
+	}
+	return answer(c, result, func(w io.Writer) error { return printTable(w, []string{"recipe", "what it is"}, rows) })
+}
+
+func printConfig(c *cli.Context, recipe *train.Recipe) error {
+	if err := recipe.Resolve(); err != nil {
+		return err
+	}
+	values, err := config.Values(recipe)
+	if err != nil {
+		return err
+	}
+	return answer(c, values, func(w io.Writer) error {
+		text, err := config.Marshal(recipe)
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(text)
+		return err
+	})
+}
+
+// runRecipe builds the run, gives it its folder and lets it go.
+func runRecipe(c *cli.Context, name string, recipe *train.Recipe) (err error) {
+	watch := &watcher{c: c}
+	defer watch.finish()
+	run, err := train.New(recipe, train.Observer{Step: watch.step, Embed: watch.embed, Note: watch.note})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closing := run.Close(); err == nil {
+			err = closing
+		}
+	}()
+	if folder := c.String("resume"); folder != "" {
+		f, err := train.OpenFolder(folder)
+		if err != nil {
+			return err
+		}
+		if err := run.Restore(f); err != nil {
+			return err
+		}
+		watch.note(fmt.Sprintf("continuing %s after step %d of %d", folder, run.Step(), recipe.Train.Steps))
+	} else {
+		f, err := train.CreateFolder(outFolder(c, name), c.Bool("force"))
+		if err != nil {
+			return err
+		}
+		if err := run.Begin(f); err != nil {
+			return err
+		}
+	}
+	result, err := run.Train(c.Context)
+	watch.finish()
+	if err != nil {
+		return err
+	}
+	return answer(c, result, func(w io.Writer) error { return printRun(w, recipe, result) })
+}
+
+// outFolder is --out, or the first of runs/NAME, runs/NAME-2, … that is free.
+func outFolder(c *cli.Context, recipe string) string {
+	if out := c.String("out"); out != "" {
+		return out
+	}
+	base := filepath.Join("runs", strings.TrimSuffix(filepath.Base(recipe), ".yaml"))
+	path := base
+	for i := 2; ; i++ {
+		if entries, err := os.ReadDir(path); err != nil || len(entries) == 0 || c.Bool("force") {
+			return path
+		}
+		path = fmt.Sprintf("%s-%d", base, i)
+	}
+}
+
+// printRun is the table at the end: the network before and after.
+func printRun(w io.Writer, recipe *train.Recipe, result *train.Result) error {
+	header := append([]string{"network"}, recipe.Eval.Metrics...)
+	var rows [][]string
+	for _, name := range []string{"untrained", "trained"} {
+		if metrics, ok := result.Metrics[name]; ok {
+			row := []string{name}
+			for _, m := range recipe.Eval.Metrics {
+				row = append(row, fmt.Sprintf("%.4f", metrics[m]))
+			}
+			rows = append(rows, row)
+		}
+	}
+	if err := printTable(w, header, rows); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "run folder: %s\n", result.Folder)
+	return err
+}
+
+// watcher shows a run's progress: one bar for the steps, one for each evaluation.
+type watcher struct {
+	c        *cli.Context
+	stage    string
+	progress *progress
+}
+
+func (w *watcher) show(stage, unit string, done, total int, note string) {
+	if w.stage != stage {
+		w.finish()
+		w.stage, w.progress = stage, newProgress(w.c, stage, unit, total)
+	}
+	w.progress.set(done, note)
+}
+
+func (w *watcher) step(done, total int, loss float64) {
+	w.show("train", "steps", done, total, fmt.Sprintf("loss %.4f", loss))
+}
+
+func (w *watcher) embed(done, total int) { w.show("evaluate", "images", done, total, "") }
+
+func (w *watcher) note(text string) { logger(w.c).Info(text) }
+
+func (w *watcher) finish() {
+	if w.progress != nil {
+		w.progress.finish()
+		w.stage, w.progress = "", nil
+	}
+}

@@ -1,0 +1,131 @@
+// Package embed turns the images of a dataset into embeddings.
+package embed
+
+import (
+	"context"
+	"fmt"
+
+	"roadmap/backbones"
+	"roadmap/pkg/data"
+	"roadmap/pkg/fault"
+	"roadmap/pkg/torch"
+)
+
+// Options say how the work is done. Of them only Precision has an influence on
+// the embeddings beyond float rounding.
+type Options struct {
+	Batch      int         // images at once; 0 means 64
+	Workers    int         // goroutines that decode; 0: one a processor
+	CacheBytes int64       // memory for decoded images, when the dataset is embedded more than once
+	Precision  torch.DType // Float32 or BFloat16, of the network; embeddings are float32
+	Progress   func(done int)
+}
+
+// Embedder embeds one dataset, as often as wanted.
+type Embedder struct {
+	dataset *data.Dataset
+	loader  *data.Loader
+	shape   [3]int // channels, height, width
+	rows    [][]int
+	options Options
+}
+
+// New prepares to embed a dataset through a transform.
+func New(d *data.Dataset, t data.Transform, o Options) (*Embedder, error) {
+	if d.Len() == 0 {
+		return nil, fault.Inputf("embed: dataset %s has no images in split %s", d.Name, d.Split)
+	}
+	if o.Batch == 0 {
+		o.Batch = 64
+	}
+	if o.Progress == nil {
+		o.Progress = func(int) {}
+	}
+	loader, err := data.NewLoader(d, t, data.LoaderOptions{Workers: o.Workers, CacheBytes: o.CacheBytes})
+	if err != nil {
+		return nil, err
+	}
+	e := &Embedder{dataset: d, loader: loader, options: o}
+	e.shape[0], e.shape[1], e.shape[2] = t.Size()
+	for start := 0; start < d.Len(); start += o.Batch {
+		rows := make([]int, 0, o.Batch)
+		for i := start; i < min(start+o.Batch, d.Len()); i++ {
+			rows = append(rows, i)
+		}
+		e.rows = append(e.rows, rows)
+	}
+	return e, nil
+}
+
+// Run embeds every image with the network, in the dataset's order, and hands
+// the rows over a batch at a time: [n, m.Dim()] float32, valid until sink
+// returns. An error of sink ends the work.
+func (e *Embedder) Run(ctx context.Context, m *backbones.Model, device torch.Device, sink func(rows []float32) error) error {
+	if err := Fits(m, e.shape[0]); err != nil {
+		return err
+	}
+	buffer := make([]float32, e.options.Batch*m.Dim())
+	done := 0
+	for batch, err := range e.loader.Batches(ctx, 0, e.rows) {
+		if err != nil {
+			return fmt.Errorf("embed %s: %w", e.dataset.Name, err)
+		}
+		rows := buffer[:len(batch.Items)*m.Dim()]
+		if err := Forward(m, batch, device, e.options.Precision, rows); err != nil {
+			return fmt.Errorf("embed %s, images %d to %d: %w", e.dataset.Name, done, done+len(batch.Items)-1, err)
+		}
+		if err := sink(rows); err != nil {
+			return err
+		}
+		done += len(batch.Items)
+		e.options.Progress(done)
+	}
+	return nil
+}
+
+// All is Run into memory: [n, m.Dim()] float32 for the whole dataset.
+func (e *Embedder) All(ctx context.Context, m *backbones.Model, device torch.Device) ([]float32, error) {
+	all := make([]float32, 0, e.dataset.Len()*m.Dim())
+	err := e.Run(ctx, m, device, func(rows []float32) error {
+		all = append(all, rows...)
+		return nil
+	})
+	return all, err
+}
+
+// Forward embeds one batch into rows, [n, m.Dim()].
+func Forward(m *backbones.Model, b *data.Batch, device torch.Device, precision torch.DType, rows []float32) error {
+	s := torch.NewScope()
+	defer s.Close()
+	var err error
+	torch.NoGrad(func() {
+		InPrecision(device, precision, func() {
+			err = torch.ReadInto(m.Forward(Pixels(s, b, device), false), rows)
+		})
+	})
+	return err
+}
+
+// Pixels is the batch's images as a tensor [n, c, h, w] in scope s. On the CPU
+// it shares the batch's memory, so close the scope before the next batch.
+func Pixels(s *torch.Scope, b *data.Batch, device torch.Device) *torch.Tensor {
+	x := torch.Wrap(s, b.Pixels, int64(b.Shape[0]), int64(b.Shape[1]), int64(b.Shape[2]), int64(b.Shape[3]))
+	return x.ToDevice(device)
+}
+
+// InPrecision runs f, under autocast unless the precision is float32.
+func InPrecision(device torch.Device, precision torch.DType, f func()) {
+	if precision == torch.Float32 {
+		f()
+		return
+	}
+	torch.Autocast(device, precision, f)
+}
+
+// Fits checks that the network takes images of so many channels.
+func Fits(m *backbones.Model, channels int) error {
+	if want := m.Input().Channels; want != channels {
+		return fault.Inputf("the network takes images of %d channels, the transform makes %d; set transform.channels=%d or the model's channels to %d", want, channels, want, channels)
+	}
+	return nil
+}

@@ -1,0 +1,57 @@
+package train
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"roadmap/eval"
+)
+
+// Metrics are the values of an evaluation by name, such as "r@1".
+type Metrics map[string]float64
+
+// evaluateOptions are what the recipe asks of an evaluation.
+func (r *Run) evalOptions() eval.Options {
+	return eval.Options{Metrics: r.recipe.Eval.Metrics, Device: r.device}
+}
+
+// evaluate measures the network on the test split and records the result under
+// a name, "untrained" or "trained".
+func (r *Run) evaluate(ctx context.Context, log *journal, name string) error {
+	embeddings, err := r.test.All(ctx, r.model, r.device)
+	if err != nil {
+		return err
+	}
+	result, err := eval.Run(ctx, eval.Input{Query: eval.Float32s(embeddings, r.model.Dim()), QueryLabels: r.testSet.Labels()}, r.evalOptions())
+	if err != nil {
+		return fmt.Errorf("evaluate %s %s: %w", r.testSet.Name, r.testSet.Split, err)
+	}
+	r.metrics[name] = result.Metrics
+	if err := log.add(Event{Kind: "eval", Step: r.step, Metrics: result.Metrics}); err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(r.metrics, "", "  ")
+	if err != nil {
+		return fmt.Errorf("metrics: %w", err)
+	}
+	return r.folder.write(metricsFile, append(text, '\n'))
+}
+
+// readMetrics takes over what a run that goes on has measured before.
+func (r *Run) readMetrics() error {
+	text, err := os.ReadFile(r.folder.file(metricsFile))
+	if errors.Is(err, fs.ErrNotExist) || r.step == 0 {
+		return nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &r.metrics)
+	}
+	if err != nil {
+		return fmt.Errorf("read the metrics so far: %w", err)
+	}
+	return nil
+}

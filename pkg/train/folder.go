@@ -1,0 +1,169 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"roadmap/pkg/fault"
+	"roadmap/pkg/tensorio"
+)
+
+// The files of a run folder.
+const (
+	configFile    = "config.yaml"  // the recipe, resolved: every key with its value
+	logFile       = "log.jsonl"    // one object a line: steps, evaluations, notes
+	metricsFile   = "metrics.json" // the last evaluation of each kind
+	weightsFile   = "weights.safetensors"
+	lockFile      = ".lock"       // held while a process works in the folder
+	checkpointDir = "checkpoints" // step-00000600.safetensors
+	checkpointExt = ".safetensors"
+	checkpointPre = "step-"
+)
+
+// Folder is where a run keeps its files. One process at a time works in it.
+type Folder struct {
+	Path string
+	lock *os.File
+}
+
+// CreateFolder makes the folder of a new run. A folder that holds files
+// already is refused; force empties it, provided that it is a run's.
+func CreateFolder(path string, force bool) (*Folder, error) {
+	entries, err := os.ReadDir(path)
+	switch {
+	case err == nil && len(entries) > 0 && !force:
+		return nil, fault.Inputf("run folder %s: there are files in it; continue that run with --resume %s, choose another folder with --out, or replace it with --force", path, path)
+	case err == nil && len(entries) > 0 && !isRun(path):
+		return nil, fault.Inputf("run folder %s: it is not empty and not a run's (it has no %s), so --force does not empty it; choose another folder with --out", path, configFile)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return nil, fault.Inputf("run folder %s: %w; choose another folder with --out", path, pathCause(err))
+	}
+	if err := os.MkdirAll(filepath.Join(path, checkpointDir), 0o755); err != nil {
+		return nil, fault.Inputf("run folder %s cannot be made: %w; choose another folder with --out", path, pathCause(err))
+	}
+	f := &Folder{Path: path}
+	if err := f.acquire(); err != nil {
+		return nil, err
+	}
+	if err := f.clear(); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// OpenFolder opens the folder of a run that was begun before.
+func OpenFolder(path string) (*Folder, error) {
+	if !isRun(path) {
+		return nil, fault.Inputf("run folder %s: there is no %s in it; give the folder that `roadmap train` printed", path, configFile)
+	}
+	f := &Folder{Path: path}
+	return f, f.acquire()
+}
+
+func isRun(path string) bool {
+	_, err := os.Stat(filepath.Join(path, configFile))
+	return err == nil
+}
+
+// pathCause drops the path that an error of package os repeats.
+func pathCause(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
+// acquire takes the folder's lock, which the system gives back when the
+// process ends, however it ends.
+func (f *Folder) acquire() error {
+	lock, err := os.OpenFile(f.file(lockFile), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return fault.Inputf("run folder %s cannot be written: %w; choose another folder", f.Path, pathCause(err))
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return errors.Join(fault.Inputf("run folder %s: another process is working in it; wait for it to end", f.Path), lock.Close())
+	}
+	f.lock = lock
+	return nil
+}
+
+// clear removes what an earlier run left, config.yaml last, so that a folder
+// that is half emptied is still known as a run's.
+func (f *Folder) clear() error {
+	for _, name := range []string{checkpointDir, logFile, metricsFile, weightsFile, configFile} {
+		if err := os.RemoveAll(f.file(name)); err != nil {
+			return fmt.Errorf("run folder %s: remove the old %s: %w", f.Path, name, pathCause(err))
+		}
+	}
+	return os.MkdirAll(f.file(checkpointDir), 0o755)
+}
+
+// Close gives the folder free for other processes.
+func (f *Folder) Close() error { return f.lock.Close() }
+
+func (f *Folder) file(name string) string { return filepath.Join(f.Path, name) }
+
+// ConfigPath is the file with the resolved recipe.
+func (f *Folder) ConfigPath() string { return f.file(configFile) }
+
+// WeightsPath is the file with the trained network's weights.
+func (f *Folder) WeightsPath() string { return f.file(weightsFile) }
+
+func (f *Folder) checkpoint(step int) string {
+	return filepath.Join(f.Path, checkpointDir, fmt.Sprintf("%s%08d%s", checkpointPre, step, checkpointExt))
+}
+
+// checkpoints lists the steps of the regular checkpoints, the newest first.
+func (f *Folder) checkpoints() ([]int, error) {
+	entries, err := os.ReadDir(f.file(checkpointDir))
+	if err != nil {
+		return nil, fmt.Errorf("run folder %s: %w", f.Path, pathCause(err))
+	}
+	var steps []int
+	for _, e := range entries {
+		digits, ok := strings.CutPrefix(strings.TrimSuffix(e.Name(), checkpointExt), checkpointPre)
+		if step, err := strconv.Atoi(digits); ok && err == nil {
+			steps = append(steps, step)
+		}
+	}
+	slices.Sort(steps)
+	slices.Reverse(steps)
+	return steps, nil
+}
+
+// prune removes all but the newest checkpoints.
+func (f *Folder) prune(keep int) error {
+	steps, err := f.checkpoints()
+	if err != nil {
+		return err
+	}
+	for _, step := range steps[min(keep, len(steps)):] {
+		if err := os.Remove(f.checkpoint(step)); err != nil {
+			return fmt.Errorf("remove an old checkpoint: %w", err)
+		}
+	}
+	return nil
+}
+
+// write replaces one of the folder's files.
+func (f *Folder) write(name string, text []byte) error {
+	p, err := tensorio.Create(f.file(name), true)
+	if err != nil {
+		return err
+	}
+	defer p.Discard()
+	if _, err := p.Write(text); err != nil {
+		return err
+	}
+	return p.Commit()
+}

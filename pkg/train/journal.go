@@ -1,0 +1,72 @@
+package train
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+)
+
+// Event is one line of log.jsonl. Kind says which of the other fields are set.
+type Event struct {
+	Kind string `json:"kind"` // "step", "eval", "resume", "stop"
+	Step int    `json:"step"` // optimiser steps done
+	// of a step
+	Loss      *float64 `json:"loss,omitempty"`
+	LR        float64  `json:"lr,omitempty"`
+	GradNorm  *float64 `json:"grad_norm,omitempty"`
+	Lone      int      `json:"lone,omitempty"`    // queries without a positive in the batch
+	Seconds   float64  `json:"seconds,omitempty"` // since the last such line, evaluation and checkpoints left out
+	PerSecond float64  `json:"images_per_second,omitempty"`
+	// of an evaluation
+	Metrics map[string]float64 `json:"metrics,omitempty"`
+	// of a stop
+	Reason string `json:"reason,omitempty"`
+}
+
+// journal appends events to log.jsonl, a line at a time.
+type journal struct {
+	file *os.File
+}
+
+// openJournal opens the log for a run that is at step. Lines of later steps,
+// which the run is going to write again, and a line cut short by a crash are
+// taken out first.
+func openJournal(f *Folder, step int) (*journal, error) {
+	text, err := os.ReadFile(f.file(logFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("read the log: %w", err)
+	}
+	var keep bytes.Buffer
+	for line := range bytes.Lines(text) {
+		var e Event
+		if json.Unmarshal(line, &e) == nil && line[len(line)-1] == '\n' && e.Step <= step {
+			keep.Write(line)
+		}
+	}
+	if keep.Len() < len(text) {
+		if err := f.write(logFile, keep.Bytes()); err != nil {
+			return nil, err
+		}
+	}
+	file, err := os.OpenFile(f.file(logFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("open the log: %w", err)
+	}
+	return &journal{file: file}, nil
+}
+
+func (j *journal) add(e Event) error {
+	line, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("log: %w", err)
+	}
+	if _, err := j.file.Write(append(line, '\n')); err != nil {
+		return fmt.Errorf("write the log: %w; make room and continue with --resume", err)
+	}
+	return nil
+}
+
+func (j *journal) close() error { return j.file.Close() }

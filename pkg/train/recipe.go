@@ -1,0 +1,128 @@
+package train
+
+import (
+	"cmp"
+
+	"roadmap/backbones"
+	"roadmap/losses"
+	"roadmap/pkg/config"
+	"roadmap/pkg/data"
+	"roadmap/pkg/fault"
+	"roadmap/pkg/optim"
+	"roadmap/pkg/torch"
+	"roadmap/sampler"
+)
+
+// Recipe is everything that decides a run. The same recipe gives the same
+// weights, bit for bit, on the same machine.
+type Recipe struct {
+	Seed      uint64         `yaml:"seed"` // governs initial weights, batches and augmentation
+	Data      config.Section `yaml:"data"`
+	Transform data.Transform `yaml:"transform"`
+	Sampler   config.Section `yaml:"sampler"`
+	Model     config.Section `yaml:"model"`
+	Loss      config.Section `yaml:"loss"`
+	Optimizer config.Section `yaml:"optimizer"`
+	Schedule  config.Section `yaml:"schedule"` // of the learning rate
+	Groups    optim.Grouping `yaml:"groups"`   // parameters that are treated differently
+	Train     Loop           `yaml:"train"`
+	Eval      Evaluation     `yaml:"eval"`
+}
+
+// Loop is how a run goes on.
+type Loop struct {
+	Steps           int     `yaml:"steps"`            // optimiser steps
+	LogEvery        int     `yaml:"log_every"`        // steps between lines of the log
+	CheckpointEvery int     `yaml:"checkpoint_every"` // steps between checkpoints; 0: only at the end
+	KeepCheckpoints int     `yaml:"keep_checkpoints"` // the newest ones; older ones are removed
+	EvalEvery       int     `yaml:"eval_every"`       // steps between evaluations; 0: only before the first and after the last
+	Device          string  `yaml:"device"`           // auto, cpu, cuda:0
+	Threads         int     `yaml:"threads"`          // of one operation on the CPU; 0: one a processor
+	Workers         int     `yaml:"workers"`          // goroutines that decode images; 0: one a processor
+	CacheMB         int64   `yaml:"cache_mb"`         // memory for decoded images, in MiB
+	Precision       string  `yaml:"precision"`        // of the network: float32, bfloat16
+	ClipNorm        float64 `yaml:"clip_norm"`        // upper bound of the gradient's norm; 0: none
+}
+
+// Evaluation is how a run is measured, on the test split: every image is a
+// query, all others are the gallery.
+type Evaluation struct {
+	Metrics []string `yaml:"metrics"`
+	Batch   int      `yaml:"batch"` // images embedded at once
+}
+
+// NewRecipe returns the values that keys absent from a recipe have.
+func NewRecipe() *Recipe {
+	return &Recipe{
+		Sampler:   config.Named("balanced"),
+		Model:     config.Named("convnet"),
+		Loss:      config.Named("roadmap"),
+		Optimizer: config.Named("adam"),
+		Schedule:  config.Named("constant"),
+		Groups:    optim.NewGrouping(),
+		Train:     Loop{Steps: 1000, LogEvery: 10, CheckpointEvery: 500, KeepCheckpoints: 2, Device: "auto", CacheMB: 1024, Precision: "float32"},
+		Eval:      Evaluation{Metrics: []string{"r@1", "r@2", "r@4", "r@8", "map@r"}, Batch: 256},
+	}
+}
+
+// Validate refuses numbers that no run can have.
+func (r *Recipe) Validate() error {
+	if r.Data.Name == "" {
+		return fault.Inputf("data: no dataset is named; give one, such as data=glyphs or data.name=folder data.root=DIR")
+	}
+	return nil
+}
+
+// Validate refuses numbers that no run can have.
+func (l Loop) Validate() error {
+	for _, n := range []struct {
+		key   string
+		value int64
+		least int64
+	}{
+		{"steps", int64(l.Steps), 1}, {"log_every", int64(l.LogEvery), 1}, {"checkpoint_every", int64(l.CheckpointEvery), 0},
+		{"keep_checkpoints", int64(l.KeepCheckpoints), 1}, {"eval_every", int64(l.EvalEvery), 0}, {"threads", int64(l.Threads), 0},
+		{"workers", int64(l.Workers), 0}, {"cache_mb", l.CacheMB, 0},
+	} {
+		if n.value < n.least {
+			return fault.Inputf("%s is %d; give at least %d", n.key, n.value, n.least)
+		}
+	}
+	if !(l.ClipNorm >= 0) {
+		return fault.Inputf("clip_norm is %g; give 0 (none) or a positive number", l.ClipNorm)
+	}
+	if _, err := l.precision(); err != nil {
+		return err
+	}
+	return nil
+}
+
+// precision is the dtype that the network computes in.
+func (l Loop) precision() (torch.DType, error) {
+	switch l.Precision {
+	case "float32":
+		return torch.Float32, nil
+	case "bfloat16":
+		return torch.BFloat16, nil
+	}
+	return 0, fault.Inputf("precision %q: give float32 or bfloat16", l.Precision)
+}
+
+// Validate refuses sizes below 1.
+func (e Evaluation) Validate() error {
+	if e.Batch < 1 {
+		return fault.Inputf("batch is %d; give at least 1", e.Batch)
+	}
+	return nil
+}
+
+// Resolve completes every section with its component's defaults.
+func (r *Recipe) Resolve() error {
+	_, e1 := config.Resolve(data.Registry, &r.Data)
+	_, e2 := config.Resolve(sampler.Registry, &r.Sampler)
+	_, e3 := config.Resolve(backbones.Registry, &r.Model)
+	_, e4 := config.Resolve(losses.Registry, &r.Loss)
+	_, e5 := config.Resolve(optim.Registry, &r.Optimizer)
+	_, e6 := config.Resolve(optim.Schedules, &r.Schedule)
+	return cmp.Or(e1, e2, e3, e4, e5, e6)
+}

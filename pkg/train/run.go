@@ -1,0 +1,249 @@
+// Package train runs a recipe: images in, trained weights out, with everything
+// that happened in a run folder. A run that was interrupted, by Ctrl-C or by
+// the machine, goes on from its newest checkpoint and ends with the very bits
+// it would have ended with.
+package train
+
+import (
+	"fmt"
+	"os"
+
+	"roadmap/backbones"
+	"roadmap/eval"
+	"roadmap/losses"
+	"roadmap/pkg/config"
+	"roadmap/pkg/data"
+	"roadmap/pkg/embed"
+	"roadmap/pkg/fault"
+	"roadmap/pkg/nn"
+	"roadmap/pkg/optim"
+	"roadmap/pkg/torch"
+	"roadmap/sampler"
+)
+
+// Observer is told how far a run has come. Every function may be nil.
+type Observer struct {
+	Step  func(done, total int, loss float64)
+	Embed func(done, total int)
+	Note  func(text string) // what the user should know, a line
+}
+
+func (o *Observer) fill() {
+	if o.Step == nil {
+		o.Step = func(int, int, float64) {}
+	}
+	if o.Embed == nil {
+		o.Embed = func(int, int) {}
+	}
+	if o.Note == nil {
+		o.Note = func(string) {}
+	}
+}
+
+// Run is a recipe at work: its parts, and how far it has come.
+type Run struct {
+	recipe   *Recipe
+	observer Observer
+	folder   *Folder
+
+	device    torch.Device
+	precision torch.DType
+	trainSet  *data.Dataset
+	testSet   *data.Dataset
+	loader    *data.Loader
+	plan      sampler.Plan
+	test      *embed.Embedder
+	scope     *torch.Scope
+	model     *backbones.Model
+	loss      losses.Loss
+	optimizer *optim.Optimizer
+	schedule  optim.Schedule
+
+	step    int                // optimiser steps done
+	metrics map[string]Metrics // by the name of the evaluation
+}
+
+// New builds every part of a recipe and checks that they fit together. The
+// recipe's sections are completed with their defaults. Nothing is written.
+func New(r *Recipe, o Observer) (*Run, error) {
+	o.fill()
+	run := &Run{recipe: r, observer: o, scope: torch.NewScope(), metrics: map[string]Metrics{}}
+	for _, build := range []func() error{run.onDevice, run.withData, run.withNetwork} {
+		if err := build(); err != nil {
+			run.Close()
+			return nil, err
+		}
+	}
+	return run, nil
+}
+
+// Close frees the network and the datasets, and the run folder if there is one.
+func (r *Run) Close() error {
+	r.scope.Close()
+	for _, d := range []*data.Dataset{r.trainSet, r.testSet} {
+		if d != nil {
+			_ = d.Close() // opened for reading: nothing can be lost
+		}
+	}
+	if r.folder == nil {
+		return nil
+	}
+	return r.folder.Close()
+}
+
+func (r *Run) onDevice() (err error) {
+	if r.device, err = torch.ParseDevice(r.recipe.Train.Device); err != nil {
+		return err
+	}
+	if r.precision, err = r.recipe.Train.precision(); err != nil {
+		return err
+	}
+	torch.SetThreads(r.recipe.Train.Threads)
+	torch.SetDeterministic(true)
+	return torch.Seed(r.device, r.recipe.Seed)
+}
+
+func (r *Run) withData() error {
+	collection, err := config.Resolve(data.Registry, &r.recipe.Data)
+	if err != nil {
+		return err
+	}
+	if r.trainSet, err = collection.Open(data.Train); err != nil {
+		return err
+	}
+	if r.testSet, err = collection.Open(data.Test); err != nil {
+		return err
+	}
+	for _, d := range []*data.Dataset{r.trainSet, r.testSet} {
+		if n := len(d.Skipped); n > 0 {
+			r.observer.Note(fmt.Sprintf("%s %s: %d broken images skipped, first %s", d.Name, d.Split, n, d.Skipped[0]))
+		}
+	}
+	cache := r.recipe.Train.CacheMB << 20
+	r.loader, err = data.NewLoader(r.trainSet, r.recipe.Transform, data.LoaderOptions{
+		Workers: r.recipe.Train.Workers, CacheBytes: cache, Augment: true, Seed: r.recipe.Seed})
+	if err != nil {
+		return err
+	}
+	batches, err := config.Resolve(sampler.Registry, &r.recipe.Sampler)
+	if err != nil {
+		return err
+	}
+	if r.plan, err = batches.Plan(r.trainSet.Labels(), r.recipe.Seed); err != nil {
+		return fmt.Errorf("%s %s: %w", r.trainSet.Name, r.trainSet.Split, err)
+	}
+	r.test, err = embed.New(r.testSet, r.recipe.Transform, embed.Options{Batch: r.recipe.Eval.Batch, Workers: r.recipe.Train.Workers,
+		CacheBytes: cache, Precision: r.precision, Progress: func(done int) { r.observer.Embed(done, r.testSet.Len()) }})
+	if err != nil {
+		return err
+	}
+	return eval.Options{Metrics: r.recipe.Eval.Metrics}.Validate()
+}
+
+func (r *Run) withNetwork() error {
+	backbone, err := config.Resolve(backbones.Registry, &r.recipe.Model)
+	if err != nil {
+		return err
+	}
+	if r.model, err = backbone.Build(r.scope, r.device, r.recipe.Seed); err != nil {
+		return err
+	}
+	channels, _, _ := r.recipe.Transform.Size()
+	if err := embed.Fits(r.model, channels); err != nil {
+		return err
+	}
+	if r.loss, err = config.Resolve(losses.Registry, &r.recipe.Loss); err != nil {
+		return err
+	}
+	if r.schedule, err = config.Resolve(optim.Schedules, &r.recipe.Schedule); err != nil {
+		return err
+	}
+	rule, err := config.Resolve(optim.Registry, &r.recipe.Optimizer)
+	if err != nil {
+		return err
+	}
+	r.optimizer, err = rule.New(r.scope, r.recipe.Groups.Split(r.model.Parameters(), backbones.IsHead))
+	return err
+}
+
+// Begin starts the run in an empty folder and writes the resolved recipe there.
+func (r *Run) Begin(f *Folder) error {
+	r.folder = f
+	text, err := config.Marshal(r.recipe)
+	if err != nil {
+		return err
+	}
+	return f.write(configFile, text)
+}
+
+// state is all that a checkpoint must hold for the run to go on exactly.
+// Batches, augmentation and the learning rate are functions of the step.
+func (r *Run) state(s *torch.Scope) (nn.State, error) {
+	all := append(r.model.State().Under("model."), r.optimizer.State().Under("optimizer.")...)
+	for _, d := range r.generators() {
+		bytes, err := torch.GeneratorState(d)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, nn.Named{Name: "random." + d.String(), Tensor: torch.From(s, bytes)})
+	}
+	return all, s.Err()
+}
+
+// generators are the devices whose random numbers the run may draw.
+func (r *Run) generators() []torch.Device {
+	if r.device == torch.CPU {
+		return []torch.Device{torch.CPU}
+	}
+	return []torch.Device{torch.CPU, r.device}
+}
+
+// Step is the number of optimiser steps done.
+func (r *Run) Step() int { return r.step }
+
+// Recipe is the recipe, with every default filled in.
+func (r *Run) Recipe() *Recipe { return r.recipe }
+
+// Folder is where the run's files are; nil before Begin or Restore.
+func (r *Run) Folder() *Folder { return r.folder }
+
+// LoadRecipe reads a recipe and lays overrides over it.
+func LoadRecipe(tree *config.Tree, overrides []string) (*Recipe, error) {
+	if err := tree.Override(overrides...); err != nil {
+		return nil, err
+	}
+	r := NewRecipe()
+	if err := tree.Decode(r); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// notFinite is the error of a loss that is NaN or infinite.
+func notFinite(value float64) error {
+	return fmt.Errorf("the loss is %g; lower optimizer.lr, set train.clip_norm, or look for broken images among these", value)
+}
+
+// OpenTrained reads the recipe of a run folder and names the file of its
+// weights.
+func OpenTrained(folder string) (recipe *Recipe, weights string, err error) {
+	if !isRun(folder) {
+		return nil, "", fault.Inputf("run folder %s: there is no %s in it; give the folder that `roadmap train` printed", folder, configFile)
+	}
+	f := &Folder{Path: folder}
+	text, err := os.ReadFile(f.ConfigPath())
+	if err != nil {
+		return nil, "", fmt.Errorf("run folder %s: %w", folder, err)
+	}
+	tree, err := config.Parse(f.ConfigPath(), text)
+	if err != nil {
+		return nil, "", err
+	}
+	if recipe, err = LoadRecipe(tree, nil); err != nil {
+		return nil, "", err
+	}
+	if _, err := os.Stat(f.WeightsPath()); err != nil {
+		return nil, "", fault.Inputf("run folder %s: the run has not ended, so there is no %s; finish it with roadmap train --resume %s", folder, weightsFile, folder)
+	}
+	return recipe, f.WeightsPath(), nil
+}
