@@ -25,7 +25,8 @@ RUN .ci/setup
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
-RUN make build
+ARG VERSION=development
+RUN make build VERSION="$VERSION"
 
 # Running takes the shared libraries; the wheels' licences go with them.
 RUN find "$ROOM" -type f ! -name '*.so*' ! -path '*.dist-info/*' -delete \

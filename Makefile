@@ -27,6 +27,9 @@ export CGO_CFLAGS := -O2 -w
 export CGO_CXXFLAGS := -O2 -w -DREV=0x$(shell sha256sum $(COMPAT) | cut -c1-8) -include $(COMPAT) -isystem $(TORCH)/include -isystem $(TORCH)/include/torch/csrc/api/include
 export CGO_LDFLAGS := -L$(ROOM)/stubs -L$(TORCH)/lib -Wl,--allow-shlib-undefined -Wl,-rpath,$(TORCH)/lib
 
+# What `roadmap --version` prints.
+VERSION ?= $(or $(shell git describe --tags --always --dirty 2>/dev/null),development)
+
 # The packages that build without C: their tests run in seconds, and on a
 # machine without libtorch.
 PURE = $(shell go list -e -f '{{.ImportPath}} {{join .Deps " "}}' ./... | awk '!/roadmap\/pkg\/(torch|jpeg)|sugarme\/gotch/ { print $$1 }')
@@ -42,7 +45,7 @@ setup: ## fetch libtorch if it is not here, or not whole
 
 .PHONY: build
 build: setup ## the program: bin/roadmap
-	@go build -o bin/roadmap ./cmd/roadmap
+	@go build -ldflags "-X main.version=$(VERSION)" -o bin/roadmap ./cmd/roadmap
 
 .PHONY: demo
 demo: build ## train and evaluate on rendered characters, in under three minutes
