@@ -42,7 +42,7 @@ var rooms = []room{
 
 	{"pkg/torch", nil, "the border to libtorch knows tensors, not what they mean"},
 	{"pkg/nn", []string{"pkg/torch", "pkg/tensorio"}, "a layer is tensors with names; tensorio holds them on disk"},
-	{"pkg/optim", []string{"pkg/torch", "pkg/nn", "pkg/tensorio"}, "an optimiser moves named parameters, whatever loss drives it"},
+	{"pkg/optim", []string{"pkg/torch", "pkg/nn", "pkg/tensorio", "pkg/config"}, "an optimiser moves named parameters, whatever loss drives it"},
 
 	{"losses", []string{"pkg/torch", "pkg/nn", "pkg/optim", "pkg/config"}, "a loss sees scores and relevance: no dataset, no sampler, no network"},
 	{"backbones", []string{"pkg/torch", "pkg/nn", "pkg/optim", "pkg/config", "pkg/tensorio"}, "a network maps images to embeddings, whatever it is trained for"},
