@@ -56,7 +56,7 @@ func (c *ConvNet) Build(s *torch.Scope, device torch.Device, seed uint64) (*Mode
 			nn.Func(halve))
 		in = width
 	}
-	return finish(p, plainInput(c.Channels, c.Size), trunk, c.Width, layout{}, c.Head)
+	return finish(p, plainInput(c.Channels, c.Size), trunk, c.Width, layout{}, naming{}, c.Head)
 }
 
 // halve is 2x2 max pooling; an odd last row or column is dropped.

@@ -36,6 +36,7 @@ type Model struct {
 	input  Input
 	trunk  nn.Layer
 	head   head
+	names  naming
 }
 
 // Forward maps images [n, c, h, w] to embeddings [n, Dim()], float32. With
@@ -72,7 +73,7 @@ func IsHead(name string) bool { return strings.HasPrefix(name, headPath+".") }
 
 // finish puts a head onto a trunk of the given width and takes the errors of
 // all the tensors made on the way.
-func finish(p *nn.Params, input Input, trunk nn.Layer, width int, l layout, h Head) (*Model, error) {
+func finish(p *nn.Params, input Input, trunk nn.Layer, width int, l layout, names naming, h Head) (*Model, error) {
 	made, err := newHead(p.Root().At(headPath), h, width, l)
 	if err != nil {
 		return nil, err
@@ -80,5 +81,5 @@ func finish(p *nn.Params, input Input, trunk nn.Layer, width int, l layout, h He
 	if err := p.Scope().Err(); err != nil {
 		return nil, fmt.Errorf("building the network: %w", err)
 	}
-	return &Model{params: p, input: input, trunk: trunk, head: made}, nil
+	return &Model{params: p, input: input, trunk: trunk, head: made, names: names}, nil
 }

@@ -34,6 +34,12 @@ type ResNet struct {
 	plan resnetPlan
 }
 
+// resnetNaming: torchvision's classifier, and its children in an nn.Sequential.
+var resnetNaming = naming{
+	classifier: []string{"fc.weight", "fc.bias"},
+	children:   map[string]string{"0": "conv1", "1": "bn1", "4": "layer1", "5": "layer2", "6": "layer3", "7": "layer4"},
+}
+
 type resnetPlan struct {
 	blocks    []int // in each of the four stages
 	block     func(p nn.Path, in, width, stride int64, frozen nn.Frozen) nn.Layer
@@ -81,7 +87,7 @@ func (c *ResNet) Build(s *torch.Scope, device torch.Device, seed uint64) (*Model
 		}
 		trunk.layers = append(trunk.layers, stage)
 	}
-	return finish(p, imagenetInput(c.Size), trunk, int(in), layout{}, c.Head)
+	return finish(p, imagenetInput(c.Size), trunk, int(in), layout{}, resnetNaming, c.Head)
 }
 
 // conv is a convolution as ResNets have it: no bias, padded to keep the size

@@ -81,12 +81,17 @@ func (c *ViT) Build(s *torch.Scope, device torch.Device, seed uint64) (*Model, e
 	}
 	e.patches = nn.NewConv(root.At("patch_embed", "proj"), nn.ConvShape{In: 3, Out: width, Kernel: patch, Stride: patch})
 
+	names := naming{classifier: []string{"head.weight", "head.bias", "head_dist.weight", "head_dist.bias"}, positions: "pos_embed", tokens: prefix}
+	if !c.plan.distilled {
+		names.distilled = "dist_token"
+	}
+
 	trunk := stages{checkpoint: c.Checkpoint, layers: []nn.Layer{e}}
 	for i := range c.plan.depth {
 		trunk.layers = append(trunk.layers, newBlock(root.At("blocks", i), width, c.plan.heads))
 	}
 	trunk.layers = append(trunk.layers, nn.NewLayerNorm(root.At("norm"), width, vitNormEps))
-	return finish(p, c.plan.input(c.Size), trunk, int(width), layout{classTokens: prefix}, c.Head)
+	return finish(p, c.plan.input(c.Size), trunk, int(width), layout{classTokens: prefix}, names, c.Head)
 }
 
 // embed is eq. 1: patches as vectors, the class token (and the distillation

@@ -41,21 +41,45 @@ func (s State) Under(prefix string) State {
 func (s State) Snapshot() ([]tensorio.Named, error) {
 	all := make([]tensorio.Named, len(s))
 	for i, n := range s {
-		data, err := n.Tensor.ReadBytes()
+		t, err := ToStored(n.Tensor)
 		if err != nil {
 			return nil, fmt.Errorf("tensor %q: %w", n.Name, err)
 		}
-		dtype, ok := hostDType[n.Tensor.DType()]
-		if !ok {
-			return nil, fmt.Errorf("tensor %q: no file holds elements of type %s", n.Name, n.Tensor.DType())
-		}
-		shape := make([]int, n.Tensor.Dims())
-		for d := range shape {
-			shape[d] = int(n.Tensor.Size(d))
-		}
-		all[i] = tensorio.Named{Name: n.Name, Tensor: tensorio.Tensor{DType: dtype, Shape: shape, Data: data}}
+		all[i] = tensorio.Named{Name: n.Name, Tensor: t}
 	}
 	return all, nil
+}
+
+// ToStored copies a tensor to the host as files hold it.
+func ToStored(t *torch.Tensor) (tensorio.Tensor, error) {
+	data, err := t.ReadBytes()
+	if err != nil {
+		return tensorio.Tensor{}, err
+	}
+	dtype, ok := hostDType[t.DType()]
+	if !ok {
+		return tensorio.Tensor{}, fmt.Errorf("no file holds elements of type %s", t.DType())
+	}
+	shape := make([]int, t.Dims())
+	for d := range shape {
+		shape[d] = int(t.Size(d))
+	}
+	return tensorio.Tensor{DType: dtype, Shape: shape, Data: data}, nil
+}
+
+// FromStored copies a tensor of a file into scope s, on the CPU. The wider
+// unsigned integers, which few files hold, are refused.
+func FromStored(s *torch.Scope, t tensorio.Tensor) *torch.Tensor {
+	dtype, ok := torchDType[t.DType]
+	if !ok {
+		s.Fail(fault.Inputf("elements of type %v have no place in a network", t.DType))
+		return s.Dead()
+	}
+	shape := make([]int64, len(t.Shape))
+	for i, n := range t.Shape {
+		shape[i] = int64(n)
+	}
+	return torch.FromBytes(s, t.Data, dtype, shape...)
 }
 
 // Source is where tensors are loaded from: an open *tensorio.File, a [Stored].
@@ -175,11 +199,7 @@ func unlike(t *torch.Tensor, from tensorio.Tensor) string {
 func fill(t *torch.Tensor, from tensorio.Tensor) error {
 	s := torch.NewScope()
 	defer s.Close()
-	shape := make([]int64, len(from.Shape))
-	for i, n := range from.Shape {
-		shape[i] = int64(n)
-	}
-	src := torch.FromBytes(s, from.Data, torchDType[from.DType], shape...)
+	src := FromStored(s, from)
 	if err := src.Err(); err != nil {
 		return err
 	}

@@ -1,0 +1,305 @@
+package backbones
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"roadmap/pkg/fault"
+	"roadmap/pkg/nn"
+	"roadmap/pkg/tensorio"
+	"roadmap/pkg/torch"
+)
+
+// Weights names a file to start a network from: a state_dict as .pth, .pt or
+// .safetensors, or a TorchScript archive.
+type Weights struct {
+	File   string   `yaml:"file"`
+	Key    string   `yaml:"key"`    // part of a checkpoint that holds them; empty: the customary one
+	Strict bool     `yaml:"strict"` // names and shapes must agree in full
+	Drop   []string `yaml:"drop"`   // tensors of the file to leave out, by name
+}
+
+// Loaded says what became of a file of weights.
+type Loaded struct {
+	Tensors    int      // read into the network
+	Prefix     string   // that every name of the file began with, taken off
+	Dropped    []string // of the file, left out: the classifier, and what the options name
+	Initial    []string // of the network, not in the file and not asked for: a new head, counters of old files
+	Resampled  []string // position embeddings brought to another grid
+	Unlike     []string // without Strict: what did not fit and was passed over
+	Classifier bool     // the file had a classifier
+}
+
+// naming is what a family's files have beside the network's own names.
+type naming struct {
+	classifier []string          // tensors of the original's classifier
+	children   map[string]string // the parts by their numbers, where a program kept them in an nn.Sequential
+	positions  string            // tensor of position embeddings; empty: none
+	tokens     int64             // entries of it before those of the places
+	distilled  string            // token that the distilled sister has
+}
+
+// Load reads weights into the network. Names are those of torchvision or timm,
+// or of a program that kept such a network under a prefix ("module.", "net.")
+// or, as ROADMAP's does, as "backbone" beside a projection "fc". The original's
+// classifier is left out. A file without a head leaves the head as it is.
+func (m *Model) Load(w Weights) (Loaded, error) {
+	file, err := tensorio.Open(w.File)
+	if err != nil {
+		return Loaded{}, err
+	}
+	defer file.Close()
+	entries, err := file.StateDict(w.Key)
+	if err != nil {
+		return Loaded{}, err
+	}
+	var loaded Loaded
+	source, err := m.rename(entries, w, &loaded)
+	if err != nil {
+		return Loaded{}, fault.Inputf("%s: %w", w.File, err)
+	}
+	want := m.wanted(source, &loaded)
+	if err := want.Load(source); err != nil {
+		var miss *nn.MismatchError
+		if !errors.As(err, &miss) || w.Strict {
+			return Loaded{}, fmt.Errorf("%s: %w%s", w.File, err, m.hint(miss))
+		}
+		loaded.Unlike = slices.Concat(miss.Missing, miss.Unexpected, miss.Misshapen)
+		if want, err = common(want, source, miss); err != nil {
+			return Loaded{}, fmt.Errorf("%s: %w", w.File, err)
+		}
+	}
+	loaded.Tensors = len(want)
+	return loaded, nil
+}
+
+// rename gives the entries of a file the network's names.
+func (m *Model) rename(entries []tensorio.Entry, w Weights, loaded *Loaded) (*renamed, error) {
+	unused := slices.Clone(w.Drop)
+	drop := func(name string) bool {
+		i := slices.Index(unused, name)
+		if i >= 0 {
+			unused = slices.Delete(unused, i, i+1)
+		}
+		return i >= 0
+	}
+	entries = slices.DeleteFunc(entries, func(e tensorio.Entry) bool {
+		gone := drop(e.Name)
+		if gone {
+			loaded.Dropped = append(loaded.Dropped, e.Name)
+		}
+		return gone
+	})
+	loaded.Prefix = commonPrefix(entries)
+	toOurs := m.names.ours(entries, loaded.Prefix)
+	source := &renamed{model: m, entries: map[string]tensorio.Entry{}, loaded: loaded}
+	for _, e := range entries {
+		name := toOurs(strings.TrimPrefix(e.Name, loaded.Prefix))
+		switch {
+		case name == "" || drop(name):
+			loaded.Dropped = append(loaded.Dropped, e.Name)
+			loaded.Classifier = loaded.Classifier || name == ""
+			continue
+		case source.entries[name].Stored != nil:
+			return nil, fmt.Errorf("two tensors stand for %q", name)
+		}
+		source.order = append(source.order, name)
+		source.entries[name] = e
+	}
+	if len(unused) > 0 {
+		return nil, fmt.Errorf("there is no tensor %q to leave out", unused[0])
+	}
+	source.distilled = slices.Contains(loaded.Dropped, m.names.distilled) || slices.Contains(loaded.Dropped, loaded.Prefix+m.names.distilled)
+	return source, nil
+}
+
+// wrappers are what programs put before the names of a network they keep.
+var wrappers = []string{"module.", "_orig_mod.", "model.", "net.", "backbone."}
+
+// commonPrefix is the wrappers that every name begins with.
+func commonPrefix(entries []tensorio.Entry) (prefix string) {
+	for again := len(entries) > 0; again; {
+		again = false
+		for _, w := range wrappers {
+			if !slices.ContainsFunc(entries, func(e tensorio.Entry) bool { return !strings.HasPrefix(e.Name, prefix+w) }) {
+				prefix, again = prefix+w, true
+			}
+		}
+	}
+	return prefix
+}
+
+// ours returns the map from a file's names, prefix off, to the network's. It
+// gives "" for the classifier. A file with names below "backbone." has its
+// projection beside it, as "fc".
+func (n naming) ours(entries []tensorio.Entry, prefix string) func(string) string {
+	const trunk, projection = "backbone.", "fc."
+	retrieval := slices.ContainsFunc(entries, func(e tensorio.Entry) bool { return strings.HasPrefix(e.Name, prefix+trunk) })
+	return func(name string) string {
+		if retrieval {
+			if rest, ok := strings.CutPrefix(name, projection); ok {
+				return headPath + ".projection." + rest
+			}
+			name = strings.TrimPrefix(name, trunk)
+		}
+		first, rest, _ := strings.Cut(name, ".")
+		if part, ok := n.children[first]; ok {
+			return part + "." + rest
+		}
+		if slices.Contains(n.classifier, name) {
+			return ""
+		}
+		return name
+	}
+}
+
+// wanted is the tensors that the file must hold: all but a head it has nothing
+// of, and the counters of batches, which PyTorch began to save in 0.4.1.
+func (m *Model) wanted(source *renamed, loaded *Loaded) nn.State {
+	headless := !slices.ContainsFunc(source.order, IsHead)
+	return slices.DeleteFunc(m.State(), func(n nn.Named) bool {
+		_, there := source.entries[n.Name]
+		free := !there && (headless && IsHead(n.Name) || strings.HasSuffix(n.Name, ".num_batches_tracked"))
+		if free {
+			loaded.Initial = append(loaded.Initial, n.Name)
+		}
+		return free
+	})
+}
+
+// common loads what fits and returns it.
+func common(want nn.State, source *renamed, miss *nn.MismatchError) (nn.State, error) {
+	unfit := map[string]bool{}
+	for _, name := range slices.Concat(miss.Missing, miss.Unexpected) {
+		unfit[name] = true
+	}
+	for _, line := range miss.Misshapen {
+		name, _, _ := strings.Cut(line, ":")
+		unfit[name] = true
+	}
+	want = slices.DeleteFunc(want, func(n nn.Named) bool { return unfit[n.Name] })
+	source.order = slices.DeleteFunc(source.order, func(name string) bool { return unfit[name] })
+	return want, want.Load(source)
+}
+
+// hint says what to do about a file that does not fit.
+func (m *Model) hint(miss *nn.MismatchError) string {
+	switch {
+	case miss == nil:
+		return ""
+	case m.names.distilled != "" && slices.Contains(miss.Unexpected, m.names.distilled):
+		return fmt.Sprintf("\nThe weights are of a distilled network: choose it, or leave its token out with drop=[%s].", m.names.distilled)
+	}
+	return "\nChoose the network that the weights were made for, leave tensors out with drop, or load what fits with strict=false."
+}
+
+// renamed is a file's tensors under the network's names.
+type renamed struct {
+	model     *Model
+	order     []string
+	entries   map[string]tensorio.Entry
+	loaded    *Loaded
+	distilled bool // the distillation token was left out, its position is to be, too
+}
+
+// Names lists the tensors in the file's order.
+func (r *renamed) Names() []string { return r.order }
+
+// Tensor reads one, position embeddings brought to the network's grid.
+func (r *renamed) Tensor(name string) (tensorio.Tensor, error) {
+	e := r.entries[name]
+	t, err := e.Read()
+	if err != nil {
+		return t, fault.Inputf("tensor %q: %w", e.Name, err)
+	}
+	if name == "" || name != r.model.names.positions {
+		return t, nil
+	}
+	t, err = r.positions(t)
+	if err != nil {
+		return t, fmt.Errorf("tensor %q: %w", e.Name, err)
+	}
+	return t, nil
+}
+
+// positions drops the entry of a distillation token that was left out, and
+// resamples those of the places if the file has another number of them. What
+// does not look like position embeddings of this network is returned as it is,
+// for Load to refuse.
+func (r *renamed) positions(t tensorio.Tensor) (tensorio.Tensor, error) {
+	if len(t.Shape) != 3 || t.Shape[0] != 1 || !t.DType.IsFloat() {
+		return t, nil
+	}
+	prefix, dropped := r.model.names.tokens, int64(0)
+	if r.distilled {
+		dropped = 1
+	}
+	s := torch.NewScope()
+	defer s.Close()
+	var result *torch.Tensor
+	var err error
+	torch.NoGrad(func() {
+		x := nn.FromStored(s, t)
+		places := x.Size(1) - prefix - dropped
+		from, notSquare := squareGrid(places)
+		to, _ := squareGrid(r.want() - prefix)
+		if notSquare != nil || from == to && dropped == 0 {
+			return
+		}
+		if dropped > 0 { // [class, distillation, places…]
+			x = torch.Cat([]*torch.Tensor{x.Narrow(1, 0, prefix), x.Narrow(1, prefix+dropped, places)}, 1)
+		}
+		if from != to && !slices.Contains(r.loaded.Resampled, r.model.names.positions) {
+			r.loaded.Resampled = append(r.loaded.Resampled, r.model.names.positions)
+		}
+		result = resample(x, prefix, from, from, to, to)
+	})
+	if result == nil {
+		return t, s.Err()
+	}
+	t, err = nn.ToStored(result)
+	return t, err
+}
+
+// want is the number of position embeddings that the network has.
+func (r *renamed) want() int64 {
+	for _, n := range r.model.params.State() {
+		if n.Name == r.model.names.positions {
+			return n.Tensor.Size(1)
+		}
+	}
+	return 0
+}
+
+// Save writes the network's tensors to path, as .pth (which torch.load reads)
+// or .safetensors. Without the head the file loads into torchvision's or timm's
+// network, its classifier removed, with strict=True.
+func (m *Model) Save(path string, head, overwrite bool) error {
+	state := m.State()
+	if !head {
+		state = slices.DeleteFunc(state, func(n nn.Named) bool { return IsHead(n.Name) })
+	}
+	tensors, err := state.Snapshot()
+	if err != nil {
+		return err
+	}
+	return WriteWeights(path, tensors, overwrite)
+}
+
+// WriteWeights writes named tensors in the format that path's ending asks for.
+func WriteWeights(path string, tensors []tensorio.Named, overwrite bool) error {
+	switch ext := strings.ToLower(filepath.Ext(path)); ext {
+	case ".pth", ".pt":
+		return tensorio.Save(path, overwrite, func(w io.Writer) error { return tensorio.WriteTorch(w, tensors) })
+	case ".safetensors":
+		return tensorio.Save(path, overwrite, func(w io.Writer) error {
+			return tensorio.WriteSafetensors(w, tensors, map[string]string{"format": "pt"})
+		})
+	default:
+		return fault.Inputf("%s: weights are written as .pth, .pt or .safetensors, not as %q", path, ext)
+	}
+}
