@@ -301,6 +301,8 @@ func (n *network) write(c *cli.Context, out string) error {
 }
 
 // writeList writes the .csv beside the embeddings: RFC 4180, a row an image.
+// The label is the class's name: its number holds within one dataset alone, and
+// queries and gallery may come from two.
 func writeList(path string, d *data.Dataset, overwrite bool) error {
 	levels := d.Levels()
 	header := []string{"row", "path", "label", "class"}
@@ -314,7 +316,7 @@ func writeList(path string, d *data.Dataset, overwrite bool) error {
 			return err
 		}
 		for i, item := range d.Items {
-			row := []string{strconv.Itoa(i), item.Path, strconv.FormatInt(item.Label, 10), item.Class}
+			row := []string{strconv.Itoa(i), item.Path, item.Class, item.Class}
 			for _, level := range levels[1:] {
 				row = append(row, level.Names[level.Labels[i]])
 			}
