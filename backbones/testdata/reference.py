@@ -2,7 +2,7 @@
 
     python reference.py golden OUT.safetensors      the committed file, golden.safetensors
     python reference.py weights NAME OUT.pth        a state_dict with random values
-    python reference.py case NAME SIZE IMAGES MODE POOL LAYER_NORM DIM DTYPE OUT.safetensors
+    python reference.py cases OUT.safetensors NAME/SIZE/IMAGES/MODE/POOL/LAYER_NORM/DIM/DTYPE...
     python reference.py check NAME FILE.pth FILE.safetensors WANT.pth
                                                     what we saved loads with strict=True and is bit-equal
 
@@ -182,16 +182,16 @@ GOLDEN = [
 ]
 
 
+def write(path, cases):
+    save_file({"/".join(map(str, c)) + "/" + key: t for c in cases for key, t in case(*c).items()}, path)
+
+
 def main(verb, *args):
     if verb == "golden":
-        out = {}
-        for c in GOLDEN:
-            for key, t in case(*c).items():
-                out["/".join(map(str, c)) + "/" + key] = t
-        save_file(out, args[0])
-    elif verb == "case":
-        name, size, images, mode, pool, layer_norm, dim, dtype, out = args
-        save_file(case(name, int(size), int(images), mode, pool, int(layer_norm), int(dim), dtype), out)
+        write(args[0], GOLDEN)
+    elif verb == "cases":
+        words = [c.split("/") for c in args[1:]]
+        write(args[0], [(w[0], int(w[1]), int(w[2]), w[3], w[4], int(w[5]), int(w[6]), w[7]) for w in words])
     elif verb == "weights":
         torch.manual_seed(0)
         model = backbone(args[0], 224, classes=10)
