@@ -18,7 +18,8 @@ func init() {
 //
 //	L = −ln( e^{−c d(x, p)} / Σ_{z≠p} e^{−c d(x, z)} ),  d = 2 − 2s
 //
-// c is the scale. The loss is the mean over all queries.
+// c is the scale. The loss is the mean over all queries. A single proxy has no
+// others, and the loss is 0.
 type ProxyNCA struct {
 	Common `yaml:",inline"`
 	Scale  float64 `yaml:"scale"` // factor c of the squared distances
@@ -34,6 +35,9 @@ func (l *ProxyNCA) Validate() error {
 
 // Forward implements Loss.
 func (l *ProxyNCA) Forward(b *Block) *torch.Tensor {
+	if b.Scores.Size(1) == 1 {
+		return b.Scores.Sum().MulScalar(0)
+	}
 	logits := b.Scores.MulScalar(2 * l.Scale) // −c d up to a constant that cancels
 	own := b.Positives().Index
 	others := b.Negative.Where(logits, zero(logits).AddScalar(math.Inf(-1)))

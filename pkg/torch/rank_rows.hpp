@@ -221,7 +221,7 @@ template <bool Smooth, class T, class Step> INLINE void average_precision(Row<T>
       r.positive_gradient[k] -= T(by_plus * plus_slope);
     }
   }
-  r.out[0] = r.weight * (1 - ap * per);
+  r.out[0] = r.weight * (1 - ap / double(r.count));
 }
 
 // recall is one minus the smooth recall, averaged over the lengths k.
@@ -341,7 +341,7 @@ template <class T> INLINE void histogram(Row<T> &r) {
     by_all[b] = -plus_sum * plus_h[b] * share * share;
     all_h[b] = plus_sum * share; // from here on the precision
   }
-  r.out[0] = r.weight * (1 - ap * per);
+  r.out[0] = r.weight * (1 - ap / double(r.count));
   if (!r.backward) return;
   for (int64_t b = bins - 1; b >= 1; b--) { // what a count adds to the running sums of all later bins
     by_plus[b] += by_plus[b + 1];
