@@ -30,6 +30,7 @@ func (h Head) Validate() error {
 
 // layout is how a trunk gives its features.
 type layout struct {
+	vectors     bool  // [n, width]; else
 	classTokens int64 // 0: maps [n, width, h, w]; else tokens [n, t, width], the first of which stand for the whole image
 }
 
@@ -87,6 +88,8 @@ func newPool(p nn.Path, name string, l layout) (nn.Layer, error) {
 		places, patches = []int64{1}, func(x *torch.Tensor) *torch.Tensor { return x.Narrow(1, k, x.Size(1)-k) }
 	}
 	switch {
+	case l.vectors:
+		return nn.Func(func(x *torch.Tensor) *torch.Tensor { return x }), nil
 	case name == "avg":
 		return nn.Sequential{patches, nn.Func(func(x *torch.Tensor) *torch.Tensor { return x.MeanDim(places, false) })}, nil
 	case name == "max":

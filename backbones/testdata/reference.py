@@ -1,6 +1,7 @@
 """The backbones' numbers, computed by torchvision and timm.
 
     python reference.py golden OUT.safetensors      the committed file, golden.safetensors
+    python reference.py script OUT.pt               the committed module, script.pt
     python reference.py weights NAME OUT.pth        a state_dict with random values
     python reference.py cases OUT.safetensors NAME/SIZE/IMAGES/MODE/POOL/LAYER_NORM/DIM/DTYPE...
     python reference.py check NAME FILE.pth FILE.safetensors WANT.pth
@@ -182,6 +183,19 @@ GOLDEN = [
 ]
 
 
+class Tiny(torch.nn.Module):
+    """What script_test.go builds again from our layers: maps [n, 5, h, w]."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 4, 3, padding=1)
+        self.norm = torch.nn.BatchNorm2d(4)
+        self.last = torch.nn.Conv2d(4, 5, 1)
+
+    def forward(self, x):
+        return self.last(torch.relu(self.norm(self.conv(x))))
+
+
 def write(path, cases):
     save_file({"/".join(map(str, c)) + "/" + key: t for c in cases for key, t in case(*c).items()}, path)
 
@@ -192,6 +206,9 @@ def main(verb, *args):
     elif verb == "cases":
         words = [c.split("/") for c in args[1:]]
         write(args[0], [(w[0], int(w[1]), int(w[2]), w[3], w[4], int(w[5]), int(w[6]), w[7]) for w in words])
+    elif verb == "script":
+        torch.manual_seed(0)
+        torch.jit.save(torch.jit.script(Tiny()), args[0])
     elif verb == "weights":
         torch.manual_seed(0)
         model = backbone(args[0], 224, classes=10)

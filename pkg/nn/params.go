@@ -110,6 +110,16 @@ func (p *Params) Device() torch.Device { return p.device }
 // State lists parameters and buffers. The slice is the caller's.
 func (p *Params) State() State { return append(State(nil), p.all...) }
 
+// Adopt enters a tensor that was made elsewhere, under its full name.
+func (p *Params) Adopt(name string, t *torch.Tensor, parameter bool) {
+	if p.names[name] {
+		p.scope.Fail(fmt.Errorf("nn: %q cannot name two tensors", name))
+		return
+	}
+	p.names[name] = true
+	p.all = append(p.all, Named{Name: name, Tensor: t, Parameter: parameter})
+}
+
 // Root is the path without a name.
 func (p *Params) Root() Path { return Path{params: p} }
 
@@ -191,7 +201,6 @@ func (p Path) add(name string, parameter bool, make func(s *torch.Scope) *torch.
 	if parameter {
 		t.RequireGrad(true)
 	}
-	c.names[full] = true
-	c.all = append(c.all, Named{Name: full, Tensor: t, Parameter: parameter})
+	c.Adopt(full, t, parameter)
 	return t
 }

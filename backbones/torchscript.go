@@ -1,0 +1,120 @@
+package backbones
+
+import (
+	"fmt"
+
+	"roadmap/pkg/fault"
+	"roadmap/pkg/nn"
+	"roadmap/pkg/torch"
+)
+
+func init() {
+	Registry.Register("torchscript", func() Backbone {
+		return &TorchScript{Channels: 3, Size: 224, Input: "imagenet", Head: Head{Pool: "avg", Normalize: true}}
+	})
+}
+
+// TorchScript is a network that PyTorch saved with torch.jit.save, scripted or
+// traced. It may give vectors [n, d], which are taken as they are, maps
+// [n, d, h, w] or tokens [n, t, d] with a class token first. A traced network
+// keeps the mode it was traced in.
+type TorchScript struct {
+	File         string `yaml:"file"`
+	Channels     int    `yaml:"channels"`      // of the images: 1 grey, 3 colour
+	Size         int    `yaml:"size"`          // of the images, pixels
+	Input        string `yaml:"input"`         // what pixels become: imagenet (its mean and deviation), half (-1 to 1), or plain (0 to 1)
+	ChannelsLast bool   `yaml:"channels_last"` // memory layout of the images
+	Head         `yaml:",inline"`
+}
+
+// Validate asks for a file and positive sizes.
+func (c *TorchScript) Validate() error {
+	if c.Channels < 1 || c.Size < 1 {
+		return fault.Inputf("size and channels must be at least 1, they are %d and %d", c.Size, c.Channels)
+	}
+	if _, err := c.input(); err != nil {
+		return err
+	}
+	return c.Head.Validate()
+}
+
+func (c *TorchScript) input() (Input, error) {
+	switch {
+	case c.Input == "plain":
+		return plainInput(c.Channels, c.Size), nil
+	case c.Channels != 3:
+		return Input{}, fault.Inputf("input: %q is for 3 channels, there are %d: use plain", c.Input, c.Channels)
+	case c.Input == "imagenet":
+		return imagenetInput(c.Size), nil
+	case c.Input == "half":
+		return halfInput(c.Size), nil
+	}
+	return Input{}, fault.Inputf("input: unknown word %q: use imagenet, half or plain", c.Input)
+}
+
+// Build loads the module, learns its width from one black image, and adds the
+// head. The tensors keep the module's names.
+func (c *TorchScript) Build(s *torch.Scope, device torch.Device, seed uint64) (*Model, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	if c.File == "" {
+		return nil, fault.Inputf("file: name the TorchScript module to use")
+	}
+	module, err := torch.LoadScript(s, c.File, device)
+	if err != nil {
+		return nil, err
+	}
+	p := nn.NewParams(s, device, seed)
+	p.ChannelsLast = c.ChannelsLast
+	if err := module.Each(p.Adopt); err != nil {
+		return nil, fmt.Errorf("%s: %w", c.File, err)
+	}
+	l, width, err := c.probe(s, module, device)
+	if err != nil {
+		return nil, err
+	}
+	input, err := c.input()
+	if err != nil {
+		return nil, err
+	}
+	return finish(p, input, &scripted{module}, width, l, naming{}, c.Head)
+}
+
+// probe runs one image through the module to see what it gives.
+func (c *TorchScript) probe(s *torch.Scope, module *torch.Script, device torch.Device) (l layout, width int, err error) {
+	inner := s.Child()
+	defer inner.Close()
+	var y *torch.Tensor
+	if err := module.Train(false); err != nil {
+		return l, 0, err
+	}
+	torch.NoGrad(func() {
+		y = module.Forward(inner.Zeros([]int64{1, int64(c.Channels), int64(c.Size), int64(c.Size)}, torch.Float32, device))
+	})
+	if err := y.Err(); err != nil {
+		return l, 0, fault.Inputf("%s: the module does not take an image of %d channels and %d pixels: %w", c.File, c.Channels, c.Size, err)
+	}
+	switch shape := y.Shape(); {
+	case len(shape) == 2 && shape[0] == 1:
+		return layout{vectors: true}, int(shape[1]), nil
+	case len(shape) == 3 && shape[0] == 1 && shape[1] > 1:
+		return layout{classTokens: 1}, int(shape[2]), nil
+	case len(shape) == 4 && shape[0] == 1:
+		return layout{}, int(shape[1]), nil
+	default:
+		return l, 0, fault.Inputf("%s: the module turns one image into %v; wanted are a vector [1, d], tokens [1, t, d] or maps [1, d, h, w]", c.File, shape)
+	}
+}
+
+// scripted is the module as a layer.
+type scripted struct{ module *torch.Script }
+
+// Forward runs the module in the mode.
+func (l *scripted) Forward(x *torch.Tensor, mode nn.Mode) *torch.Tensor {
+	if err := l.module.Train(mode != nn.Eval); err != nil {
+		x.Scope().Fail(err)
+		return x.Scope().Dead()
+	}
+	return l.module.Forward(x)
+}
