@@ -95,7 +95,7 @@ func (p *pass) together() bool { return p.square && p.held != nil && p.intoQuery
 // collect adds what a tile, whose scores have become dLoss/dscores, gives to
 // the gradients of the rows.
 func (p *pass) collect(t tile) error {
-	if p.intoScores || p.together() {
+	if !p.intoQuery && !p.intoGallery || p.together() {
 		return nil
 	}
 	query := p.query.unit.Alias(t.scope).Narrow(0, int64(t.first), int64(t.n))

@@ -1,0 +1,196 @@
+package losses_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"roadmap/losses"
+	"roadmap/pkg/config"
+	"roadmap/pkg/fault"
+	"roadmap/pkg/torch"
+)
+
+// Every mistake of the input is an input error that names it.
+func TestBadInput(t *testing.T) {
+	good := func(s *torch.Scope) losses.Input {
+		return losses.Input{Query: torch.From(s, []float32{1, 0, 0, 1, 1, 1, 2, 1}, 4, 2), QueryLabels: []int64{0, 0, 1, 1}}
+	}
+	set := func(row int, value float32) func(*torch.Scope, *losses.Input) {
+		return func(s *torch.Scope, in *losses.Input) {
+			data := []float32{1, 0, 0, 1, 1, 1, 2, 1}
+			data[2*row], data[2*row+1] = value, value
+			in.Query = torch.From(s, data, 4, 2)
+		}
+	}
+	nan := float32(math.NaN())
+	for _, c := range []struct {
+		what  string
+		spoil func(*torch.Scope, *losses.Input)
+		says  []string
+	}{
+		{"NaN", set(2, nan), []string{"query", "row 2", "NaN"}},
+		{"Inf", set(1, float32(math.Inf(-1))), []string{"query", "row 1", "Inf"}},
+		{"zero row", set(3, 0), []string{"query", "row 3", "zeros", "normalize=false"}},
+		{"labels missing", func(_ *torch.Scope, in *losses.Input) { in.QueryLabels = in.QueryLabels[:3] }, []string{"4 rows", "3 labels"}},
+		{"ids missing", func(_ *torch.Scope, in *losses.Input) { in.QueryIDs = []int64{1} }, []string{"4 rows", "1 sample ids"}},
+		{"no query", func(_ *torch.Scope, in *losses.Input) { in.Query = nil }, []string{"no query"}},
+		{"vector", func(s *torch.Scope, in *losses.Input) { in.Query = torch.From(s, []float32{1, 2}) }, []string{"shape [2]"}},
+		{"empty query", func(s *torch.Scope, in *losses.Input) {
+			in.Query, in.QueryLabels = torch.From(s, []float32{}, 0, 2), nil
+		}, []string{"at least one row"}},
+		{"integers", func(s *torch.Scope, in *losses.Input) { in.Query = torch.From(s, make([]int64, 8), 4, 2) }, []string{"int64", "floating-point"}},
+		{"empty gallery", func(s *torch.Scope, in *losses.Input) { in.Gallery = torch.From(s, []float32{}, 0, 2) }, []string{"gallery", "at least one row"}},
+		{"other width", func(s *torch.Scope, in *losses.Input) {
+			in.Gallery, in.GalleryLabels = torch.From(s, []float32{1, 2, 3}, 1, 3), []int64{0}
+		}, []string{"2 dimensions", "3"}},
+		{"NaN in the gallery", func(s *torch.Scope, in *losses.Input) {
+			in.Gallery, in.GalleryLabels = torch.From(s, []float32{1, 2, nan, 0}, 2, 2), []int64{0, 1}
+		}, []string{"gallery", "row 1", "NaN"}},
+		{"labels without gallery", func(_ *torch.Scope, in *losses.Input) { in.GalleryLabels = []int64{1} }, []string{"gallery labels", "no gallery"}},
+		{"ids on one side", func(s *torch.Scope, in *losses.Input) {
+			in.Gallery, in.GalleryLabels, in.GalleryIDs = torch.From(s, []float32{1, 2}, 1, 2), []int64{0}, []int64{5}
+		}, []string{"ids", "both"}},
+		{"scores alone", func(s *torch.Scope, in *losses.Input) {
+			*in = losses.Input{Scores: torch.From(s, []float32{1, 2}, 1, 2)}
+		}, []string{"relevance", "both"}},
+		{"scores and embeddings", func(s *torch.Scope, in *losses.Input) {
+			in.Scores, in.Relevance = torch.From(s, []float32{1, 2}, 1, 2), torch.From(s, []bool{true, false}, 1, 2)
+		}, []string{"not both"}},
+		{"relevance of another shape", func(s *torch.Scope, in *losses.Input) {
+			*in = losses.Input{Scores: torch.From(s, []float32{1, 2}, 1, 2), Relevance: torch.From(s, []bool{true, false}, 2, 1)}
+		}, []string{"[1 2]", "[2 1]"}},
+		{"graded relevance", func(s *torch.Scope, in *losses.Input) {
+			*in = losses.Input{Scores: torch.From(s, []float32{1, 2}, 1, 2), Relevance: torch.From(s, []float32{1, 0.5}, 1, 2)}
+		}, []string{"row 0, column 1", "0.5"}},
+		{"NaN score", func(s *torch.Scope, in *losses.Input) {
+			*in = losses.Input{Scores: torch.From(s, []float32{1, 2, 1, nan}, 2, 2), Relevance: torch.From(s, make([]bool, 4), 2, 2)}
+		}, []string{"scores", "row 1", "NaN"}},
+		{"no proxies", nil, []string{"proxies", "gallery"}},
+		{"a class without proxy", nil, []string{"query 2", "label 1", "0 proxies"}},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			before := torch.Live()
+			s := torch.NewScope()
+			in := good(s)
+			name := "roadmap"
+			switch c.what {
+			case "no proxies":
+				name = "proxynca"
+			case "a class without proxy":
+				name = "normsoftmax"
+				in.Gallery, in.GalleryLabels = torch.From(s, []float32{1, 2}, 1, 2), []int64{0}
+			default:
+				c.spoil(s, &in)
+			}
+			_, err := losses.Forward(build(t, name, nil), in)
+			refused(t, err, c.says)
+			s.Close()
+			if left := torch.Live() - before; left != 0 {
+				t.Errorf("%d tensor handles are left", left)
+			}
+		})
+	}
+}
+
+// Parameters out of range are refused by name, in a recipe and in a struct.
+func TestBadParameters(t *testing.T) {
+	for _, c := range []struct{ loss, set, says string }{
+		{"supap", "tau=0", "tau is 0"},
+		{"supap", "tau=-0.01", "tau is -0.01"},
+		{"supap", "epsilon=0", "epsilon is 0"},
+		{"supap", "epsilon=0.5", "epsilon is 0.5"},
+		{"supap", "delta=-1", "delta is -1"},
+		{"supap", "variant=newest", `variant is "newest"`},
+		{"roadmap", "lambda=1.5", "lambda is 1.5"},
+		{"roadmap", "tau=-1", "tau is -1"},
+		{"calibration", "reduction=sum", `reduction is "sum"`},
+		{"smoothap", "tau=0", "tau is 0"},
+		{"fastap", "bins=1", "bins is 1"},
+		{"softbinap", "bins=1", "bins is 1"},
+		{"recallk", "k=[]", "k is []"},
+		{"recallk", "k=[0]", "k is [0]"},
+		{"blackboxap", "lambda=0", "lambda is 0"},
+		{"blackboxrecall", "weight=linear", `weight is "linear"`},
+		{"triplet", "mining=soft", `mining is "soft"`},
+		{"multisimilarity", "beta=0", "beta is 0"},
+		{"proxynca", "scale=0", "scale is 0"},
+		{"proxynca++", "temperature=0", "temperature is 0"},
+		{"normsoftmax", "temperature=-1", "temperature is -1"},
+		{"crossentropy", "temperature=0", "temperature is 0"},
+		{"supap", "self=maybe", `self is "maybe"`},
+		{"supap", "lone=keep", `lone is "keep"`},
+		{"supap", "dtype=float16", `dtype is "float16"`},
+		{"supap", "chunk=-1", "chunk is -1"},
+		{"supap", "chunk=some", `"some"`},
+		{"supap", "budget=1KiB", "budget is 1KiB"},
+		{"supap", "budget=much", `"much"`},
+		{"supap", "taau=1", "did you mean tau"},
+		{"supap", "flatten=true", ""},
+	} {
+		section, err := config.Assign(c.loss, c.set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = config.Build(losses.Registry, section)
+		if c.says == "" {
+			if err != nil {
+				t.Errorf("%s %s: %v", c.loss, c.set, err)
+			}
+			continue
+		}
+		refused(t, err, []string{c.says})
+	}
+	l := &losses.SmoothAP{Common: losses.Common{Self: "exclude", Lone: "skip", DType: "auto", Budget: 1 << 20}, Tau: math.NaN()}
+	_, err := losses.Forward(l, losses.Input{})
+	refused(t, err, []string{"tau is NaN"})
+	if _, err := losses.New("supapp"); err == nil || !strings.Contains(err.Error(), `"supap"`) {
+		t.Errorf("%v does not suggest supap", err)
+	}
+}
+
+func refused(t *testing.T, err error, says []string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("no error; want one that says %q", says)
+		return
+	}
+	if !fault.IsInput(err) {
+		t.Errorf("%v is no input error", err)
+	}
+	for _, part := range says {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q does not say %q", err, part)
+		}
+	}
+}
+
+// Every parameter survives the way into a recipe and back.
+func TestParametersGoRound(t *testing.T) {
+	for _, name := range losses.Names() {
+		l := build(t, name, nil)
+		section, err := config.SectionOf(name, l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := config.Marshal(struct {
+			Loss config.Section `yaml:"loss"`
+		}{section})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tree, err := config.Parse("recipe", text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back struct {
+			Loss config.Section `yaml:"loss"`
+		}
+		if err := tree.Decode(&back); err != nil {
+			t.Fatalf("%s: %v in\n%s", name, err, text)
+		}
+		if _, err := config.Build(losses.Registry, back.Loss); err != nil {
+			t.Errorf("%s: %v in\n%s", name, err, text)
+		}
+	}
+}
