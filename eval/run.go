@@ -50,7 +50,7 @@ type Options struct {
 	Lone        rank.Lone    // rank.Skip when empty
 	Ties        rank.Ties    // rank.ByIndex when empty
 	Distance    Distance     // Cosine when empty
-	Float32     bool         // no bfloat16 to screen with; the same result, more slowly
+	Float32     bool         // no integers to screen with; the same result, more slowly
 	Bootstrap   int          // resamples for the 95 % intervals; 0: none
 	Seed        uint64       // of the resamples
 	Device      torch.Device // where the scores are screened

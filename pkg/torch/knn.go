@@ -24,10 +24,10 @@ import (
 // tile, the number of threads or the instructions that the processor has, and
 // equal rows have equal scores.
 //
-// Where the processor multiplies bfloat16 quickly, a tile is first computed
-// with that. The score lies within a proven distance of the result, so most
-// comparisons are decided; the rest are decided by the exact score. What comes
-// out is the same.
+// Where the processor multiplies tiles of 8-bit integers (AMX), a tile of scores
+// is first computed with rows rounded to 15 bits. The exact score lies within a
+// proven distance of that, which decides nearly all comparisons; the exact
+// score decides the rest. What comes out is the same.
 type KNN struct {
 	plan C.knn_plan
 	dim  int
@@ -42,15 +42,14 @@ const (
 	KNNBaseline
 	KNNAVX2
 	KNNAVX512
-	KNNBFloat16 // AVX-512 with bfloat16 products
-	KNNAMX      // tiles of bfloat16 products
+	KNNAMX // tiles of integers
 )
 
 func (l KNNLevel) String() string {
 	if l < KNNBaseline || l > KNNAMX {
 		return "any"
 	}
-	return [...]string{"baseline", "avx2", "avx512", "avx512_bf16", "amx_bf16"}[l]
+	return [...]string{"baseline", "avx2", "avx512", "amx_int8"}[l]
 }
 
 // KNNProcessor is the best level of this machine.
@@ -72,7 +71,7 @@ type KNNOptions struct {
 	L2    bool     // minus the squared distance instead of the cosine
 	Ties  KNNTies  //
 	Level KNNLevel // at most; KNNBaseline when not set
-	Exact bool     // float32 alone, no bfloat16
+	Exact bool     // float32 alone, no integers
 }
 
 // KNNMovingRows and KNNColumns are the sizes of a tile: the most rows of the
@@ -94,28 +93,19 @@ func NewKNN(o KNNOptions) *KNN {
 	k.plan.l2 = cbool(o.L2)
 	k.plan.level = C.int(level)
 	k.plan.ties = C.int(o.Ties)
-	k.plan.first = C.KNN_COARSE
-	if o.Exact || level < KNNBFloat16 {
-		k.plan.first = C.KNN_EXACT
-	}
+	k.plan.screen = cbool(!o.Exact && level >= KNNAMX)
 	return k
 }
 
 // Level is the set of instructions in use.
 func (k *KNN) Level() KNNLevel { return KNNLevel(k.plan.level) }
 
-// Screens says whether bfloat16 is in use.
-func (k *KNN) Screens() bool { return k.plan.first != C.KNN_EXACT }
+// Screens says whether tiles are computed in integers first.
+func (k *KNN) Screens() bool { return k.plan.screen != 0 }
 
 // Extend makes it known that there are rows of a length (see [KNNRows.Fill]).
 // All rows that are compared must have been made known before.
-func (k *KNN) Extend(longest float32) {
-	k.plan.longest = max(k.plan.longest, C.float(longest))
-	const least = 1.0 / (1 << 30) // below, squares of what bfloat16 loses underflow
-	if k.plan.l2 != 0 && k.plan.longest < least {
-		k.plan.first = C.KNN_EXACT
-	}
-}
+func (k *KNN) Extend(longest float32) { k.plan.longest = max(k.plan.longest, C.float(longest)) }
 
 // KNNRows is memory for rows in the form in which they are compared. It is not
 // Go's: Close frees it.
@@ -129,10 +119,7 @@ type KNNRows struct {
 func (k *KNN) BytesPerRow() int64 {
 	n := int64(k.plan.width) * 4
 	if k.Screens() {
-		n += int64(k.plan.width)*2 + 4
-	}
-	if k.plan.l2 != 0 {
-		n += 4
+		n += int64(k.plan.width)*2 + int64(unsafe.Sizeof(C.knn_row{}))
 	}
 	return n
 }
@@ -144,10 +131,7 @@ func (k *KNN) Rows(capacity int) (*KNNRows, error) {
 	elements := rows * C.int64_t(k.plan.width)
 	ok := allocate(&r.side.x, elements)
 	if k.Screens() {
-		ok = ok && allocate(&r.side.hi, elements) && allocate(&r.side.lost, rows)
-	}
-	if k.plan.l2 != 0 {
-		ok = ok && allocate(&r.side.square, rows)
+		ok = ok && allocate(&r.side.q, 2*elements) && allocate(&r.side.row, rows)
 	}
 	if !ok {
 		r.Close()
@@ -169,9 +153,8 @@ func release[T any](p **T) {
 // Close frees the memory; sides of it become invalid.
 func (r *KNNRows) Close() {
 	release(&r.side.x)
-	release(&r.side.hi)
-	release(&r.side.lost)
-	release(&r.side.square)
+	release(&r.side.q)
+	release(&r.side.row)
 }
 
 // KNNBadRow is the error about a row that has no score.
@@ -193,7 +176,7 @@ func (r *KNNRows) Fill(at int, rows []float32) (longest float32, err error) {
 	var long C.float
 	var why C.int
 	s := r.knn.shift(r.side, at)
-	bad := C.knn_prepare(&r.knn.plan, (*C.float)(unsafe.SliceData(rows)), C.int64_t(n), C.int(r.knn.dim), s.x, s.hi, s.lost, s.square, &long, &why)
+	bad := C.knn_prepare(&r.knn.plan, (*C.float)(unsafe.SliceData(rows)), C.int64_t(n), C.int(r.knn.dim), s.x, s.q, s.row, &long, &why)
 	switch why {
 	case C.KNN_NOT_FINITE:
 		return 0, &KNNBadRow{int(bad), "has a NaN or an infinity (or is too long to square)"}
@@ -207,9 +190,8 @@ func (r *KNNRows) Fill(at int, rows []float32) (longest float32, err error) {
 
 func (k *KNN) shift(s C.knn_side, rows int) C.knn_side {
 	move(&s.x, rows*int(k.plan.width))
-	move(&s.hi, rows*int(k.plan.width))
-	move(&s.lost, rows)
-	move(&s.square, rows)
+	move(&s.q, 2*rows*int(k.plan.width))
+	move(&s.row, rows)
 	return s
 }
 
@@ -259,8 +241,7 @@ func (r *KNNRows) Side(from, to, first int) KNNSide {
 type KNNBlock struct {
 	knn      *KNN
 	capacity int
-	packed   *C.uint16_t
-	low      *C.uint16_t
+	packed   *C.int8_t
 	KNNSide
 }
 
@@ -268,8 +249,7 @@ type KNNBlock struct {
 func (k *KNN) Block(capacity int) (*KNNBlock, error) {
 	b := &KNNBlock{knn: k, capacity: capacity}
 	elements := C.int64_t((capacity + C.KNN_ROUND - 1) / C.KNN_ROUND * C.KNN_ROUND * int(k.plan.width))
-	if k.Screens() && !(allocate(&b.packed, elements) && allocate(&b.low, elements)) {
-		b.Close()
+	if k.Screens() && !allocate(&b.packed, 2*elements) {
 		return nil, fmt.Errorf("no memory for a block of %d rows of %d floats", capacity, k.dim)
 	}
 	return b, nil
@@ -282,17 +262,14 @@ func (b *KNNBlock) Set(s KNNSide) error {
 	}
 	b.KNNSide = s
 	if b.packed != nil {
-		C.knn_pack(&b.knn.plan, s.c.x, s.c.hi, s.c.rows, b.packed, b.low)
-		b.c.packed, b.c.packed_low = b.packed, b.low
+		C.knn_pack(&b.knn.plan, s.c.q, s.c.rows, b.packed)
+		b.c.packed = b.packed
 	}
 	return nil
 }
 
 // Close frees the block's memory.
-func (b *KNNBlock) Close() {
-	release(&b.packed)
-	release(&b.low)
-}
+func (b *KNNBlock) Close() { release(&b.packed) }
 
 // KNNWanted are items whose ranks are wanted, of a side's rows as queries.
 // Those of row i are entries Start[i]-Start[0] … Start[i+1]-Start[0] of Score
@@ -368,20 +345,16 @@ func (w *KNNWorker) Close() {
 	w.w = nil
 }
 
-// KNNPairs counts pairs by how their scores were computed: with bfloat16, with
-// bfloat16 twice for 16 bits, in float32; and those of the former two that
-// had to be decided by the exact score.
-type KNNPairs struct{ Coarse, Fine, Exact, Unsure int64 }
+// KNNPairs counts pairs of rows by how their scores were computed, and the
+// comparisons of screened scores that the exact one had to decide.
+type KNNPairs struct{ Screened, Exact, Settled int64 }
 
 // Add adds what the worker has done to p.
 func (w *KNNWorker) Add(p *KNNPairs) {
-	var pairs [C.KNN_EFFORTS]C.int64_t
-	var unsure C.int64_t
-	C.knn_worker_pairs(w.w, &pairs[0], &unsure)
-	p.Coarse += int64(pairs[C.KNN_COARSE])
-	p.Fine += int64(pairs[C.KNN_FINE])
-	p.Exact += int64(pairs[C.KNN_EXACT])
-	p.Unsure += int64(unsure)
+	c := C.knn_worker_pairs(w.w)
+	p.Screened += int64(c.screened)
+	p.Exact += int64(c.exact)
+	p.Settled += int64(c.settled)
 }
 
 // Count compares a moving side of at most KNNMovingRows rows with rows

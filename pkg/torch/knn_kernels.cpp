@@ -6,7 +6,6 @@
 #include <cstring>
 #include <limits>
 #include <new>
-#include <vector>
 
 #if defined(__x86_64__)
 // g++ 12 takes the undefined operands in its own intrinsics for mistakes (GCC bug 105593).
@@ -56,8 +55,7 @@ void tile_baseline(const float *const *a, int na, const float *b, int64_t nb, in
 #if X86
 #define AVX2 __attribute__((target("avx2,fma")))
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,fma")))
-#define AVX512BF16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma")))
-#define AMX __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,amx-tile,amx-bf16,fma")))
+#define AMX __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,amx-tile,amx-int8,fma")))
 
 AVX2 inline float gather_avx2(__m256 low, __m256 high) {
   __m256 eight = _mm256_add_ps(low, high);
@@ -199,132 +197,83 @@ void exact_block(const knn_plan &p, const float *a, int64_t na, const float *b, 
     }
 }
 
-// ---- the screen: products in bfloat16 with a proven bound ---------------------------------------
+// ---- the screen: products in integers with a proven bound ------------------------------------------
 //
-// x = h + r, h = x rounded to bfloat16, r exact in float32. Then
-//   <x,y> - <h,h'> = <h,r'> + <r,y>, at most |h||r'| + |r||y|   (Cauchy-Schwarz),
-// and with l = r rounded to bfloat16, |r - l| <= 2^-8 |r|,
-//   <x,y> - <h,h'> - <h,l'> - <l,h'> is at most 2^-8 (|x||r'| + |r||y|) + |l||l'| (and smaller terms, covered by the factors below).
-// The sums round in float32: every term passes fewer than m roundings of 2^-24,
-// m = width + 64 (the small products are summed first, so they add next to nothing),
-// and sums to at most |x||y|; the exact score has its own width/16 + 8 roundings.
-// Products of bfloat16 numbers are exact in float32 unless they underflow,
-// which is below 2^-126 each and far below the rounding term, as rows are
-// either of length 1 or (L2) within [2^-30, 2^60].
+// x = X + r with X = s (128 a + b), a and b whole numbers of 8 bits, |r| <= s/2 per element.
+// Screened is s s' (16384 <a,a'> + 128 <a,b'> + 128 <b,a'>), whose sums are exact. Then
+//   <x,x'> - screened = <X,r'> + <r,x'> + s s' <b,b'>
+// is at most |X||r'| + |r||x'| + |s b||s' b'| (Cauchy-Schwarz), |X| <= |x| + |r|.
+// What is left is rounding: a few of 2^-24 here, width/16 + 5 of them in the exact
+// score, each of at most |x||x'|.
 
 struct Bound {
-  float each, cross, floor; // |screened - exact| <= each (lost_i + lost_j) + cross lost_i lost_j + floor
+  float each, cross, floor; // |screened - exact| <= each (lost + lost') + cross low low' + floor
 };
 
-Bound bound(const knn_plan &p, int effort) {
-  if (effort == KNN_EXACT) return {0, 0, 0};
+Bound bound(const knn_plan &p) {
   const double n = p.longest, ulp = std::ldexp(1.0, -24);
-  double each = 1.02 * n, cross = 0, floor = n * n * ulp * (1.25 * p.width + 192);
-  if (effort == KNN_FINE) each = std::ldexp(1.02 * n, -8), cross = 1.02;
-  if (p.l2) { // 2<x,y> - |x|² - |y|²: the product twice, and sums and scores of up to 4n²
+  double each = 1.01 * n, cross = 1.01, floor = n * n * ulp * (p.width / 16 + 64);
+  if (p.l2) { // 2 <x,x'> - |x|² - |x'|², terms and score of up to 4 n²
     each *= 2, cross *= 2;
-    floor = 2 * floor + n * n * ulp * (0.5 * p.width + 256);
+    floor = 2 * floor + n * n * ulp * (p.width / 4 + 128);
   }
   auto up = [](double v) { return static_cast<float>(v * 1.0001); };
   return {up(each), up(cross), up(floor)};
 }
 
-uint16_t to_bfloat16(float x) { // to nearest, ties to even; x is finite
-  uint32_t u;
-  memcpy(&u, &x, 4);
-  return static_cast<uint16_t>((u + 0x7fff + (u >> 16 & 1)) >> 16);
+// The largest errors of some rows.
+struct Most {
+  float lost, low;
+};
+
+Most most(const knn_row *row, int64_t n) {
+  Most m = {0, 0};
+  for (int64_t i = 0; i < n; i++) m = {std::max(m.lost, row[i].lost), std::max(m.low, row[i].low)};
+  return m;
 }
 
-float from_bfloat16(uint16_t h) {
-  uint32_t u = static_cast<uint32_t>(h) << 16;
-  float x;
-  memcpy(&x, &u, 4);
-  return x;
-}
+float band(const Bound &b, const knn_row &row, const Most &m) { return b.each * (row.lost + m.lost) + b.cross * row.low * m.low + b.floor; }
 
-// low_part is x - hi in bfloat16.
-void low_part(const float *x, const uint16_t *hi, int64_t n, uint16_t *low) {
-  for (int64_t k = 0; k < n; k++) low[k] = to_bfloat16(x[k] - from_bfloat16(hi[k]));
-}
+constexpr int CHUNK = 64, TOP = 127 * 128; // positions side by side; the largest 128 a
 
 #if X86
-// Rows of a and columns of packed (16 at a time, pairs of positions side by
-// side: [columns/16][width/2][16][2]), 32 by 32; out += when add is set.
+// quantize fills in q [width/64, 2, 64] and row but its square.
+AVX512 inline void quantize(const float *x, int width, int8_t *q, knn_row *row) {
+  float largest = 0;
+  for (int k = 0; k < width; k += LANES)
+    for (int l = 0; l < LANES; l++) largest = std::max(largest, std::fabs(x[k + l]));
+  const float scale = largest / TOP;
+  const float inverse = scale > 0 ? 1 / scale : 0;
+  double lost = 0, low = 0;
+  for (int k = 0; k < width; k += CHUNK, q += 2 * CHUNK) {
+    float rest[CHUNK], small[CHUNK];
+    for (int l = 0; l < CHUNK; l++) {
+      int whole = static_cast<int>(std::nearbyint(x[k + l] * inverse));
+      whole = std::min(std::max(whole, -TOP), TOP);
+      const int a = (whole + 64) >> 7, b = whole - 128 * a;
+      q[l] = static_cast<int8_t>(a);
+      q[CHUNK + l] = static_cast<int8_t>(b);
+      small[l] = static_cast<float>(b);
+      rest[l] = static_cast<float>(static_cast<double>(x[k + l]) - static_cast<double>(scale) * whole);
+    }
+    for (int l = 0; l < CHUNK; l++) {
+      lost += static_cast<double>(rest[l]) * rest[l];
+      low += static_cast<double>(small[l]) * small[l];
+    }
+  }
+  row->scale = scale;
+  row->lost = static_cast<float>(std::sqrt(lost) * 1.00001);
+  row->low = static_cast<float>(scale * std::sqrt(low) * 1.00001);
+}
+
 struct __attribute__((packed)) TileConfig {
   uint8_t palette = 1, start = 0, reserved[14] = {};
   uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
   uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
-AMX void accumulate_amx(const uint16_t *a, const uint16_t *b, int width) {
-  const uint16_t *a1 = a + 16 * width, *b1 = b + 16 * width;
-  for (int k = 0; k < width; k += 32) {
-    _tile_loadd(4, a + k, width * 2);
-    _tile_loadd(6, b + 16 * k, 64);
-    _tile_loadd(5, a1 + k, width * 2);
-    _tile_loadd(7, b1 + 16 * k, 64);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_dpbf16ps(1, 4, 7);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
-  }
-}
-
-AMX void product_amx(const uint16_t *hi, const uint16_t *low, int64_t rows, const uint16_t *packed, const uint16_t *packed_low, int64_t columns,
-                     int width, float *out, int64_t stride) {
-  TileConfig config;
-  _tile_loadconfig(&config);
-  for (int64_t j = 0; j < columns; j += 32)
-    for (int64_t i = 0; i < rows; i += 32) {
-      _tile_zero(0);
-      _tile_zero(1);
-      _tile_zero(2);
-      _tile_zero(3);
-      if (low) {
-        accumulate_amx(low + i * width, packed + j * width, width);
-        accumulate_amx(hi + i * width, packed_low + j * width, width);
-      }
-      accumulate_amx(hi + i * width, packed + j * width, width);
-      float *o = out + i * stride + j;
-      _tile_stored(0, o, stride * 4);
-      _tile_stored(1, o + 16, stride * 4);
-      _tile_stored(2, o + 16 * stride, stride * 4);
-      _tile_stored(3, o + 16 * stride + 16, stride * 4);
-    }
-  _tile_release();
-}
-
-// Eight rows by 32 columns: 16 accumulators.
-AVX512BF16 void product_bf16(const uint16_t *hi, int64_t rows, const uint16_t *packed, int64_t columns, int width, float *out, int64_t stride) {
-  for (int64_t j = 0; j < columns; j += 32)
-    for (int64_t i = 0; i < rows; i += 8) {
-      __m512 sum[8][2];
-#pragma GCC unroll 8
-      for (int u = 0; u < 8; u++) sum[u][0] = sum[u][1] = _mm512_setzero_ps();
-      for (int k = 0; k < width / 2; k++) {
-        __m512bh y0 = (__m512bh)_mm512_loadu_si512(packed + j * width + 32 * k);
-        __m512bh y1 = (__m512bh)_mm512_loadu_si512(packed + (j + 16) * width + 32 * k);
-#pragma GCC unroll 8
-        for (int u = 0; u < 8; u++) {
-          int32_t two;
-          memcpy(&two, hi + (i + u) * width + 2 * k, 4);
-          __m512bh x = (__m512bh)_mm512_set1_epi32(two);
-          sum[u][0] = _mm512_dpbf16_ps(sum[u][0], x, y0);
-          sum[u][1] = _mm512_dpbf16_ps(sum[u][1], x, y1);
-        }
-      }
-#pragma GCC unroll 8
-      for (int u = 0; u < 8; u++) {
-        _mm512_storeu_ps(out + (i + u) * stride + j, sum[u][0]);
-        _mm512_storeu_ps(out + (i + u) * stride + j + 16, sum[u][1]);
-      }
-    }
-}
-
-AVX512 inline void transpose16(const float *in, int64_t in_stride, float *out, int64_t out_stride) {
-  __m512 r[16], t[16];
-#pragma GCC unroll 16
-  for (int i = 0; i < 16; i++) r[i] = _mm512_loadu_ps(in + i * in_stride);
+AVX512 inline void transpose16(__m512 *r) {
+  __m512 t[16];
 #pragma GCC unroll 8
   for (int i = 0; i < 8; i++) {
     t[2 * i] = _mm512_unpacklo_ps(r[2 * i], r[2 * i + 1]);
@@ -343,16 +292,92 @@ AVX512 inline void transpose16(const float *in, int64_t in_stride, float *out, i
   for (int c = 0; c < 4; c++) {
     __m512 a = _mm512_shuffle_f32x4(r[c], r[4 + c], 0x88), b = _mm512_shuffle_f32x4(r[c], r[4 + c], 0xdd);
     __m512 d = _mm512_shuffle_f32x4(r[8 + c], r[12 + c], 0x88), e = _mm512_shuffle_f32x4(r[8 + c], r[12 + c], 0xdd);
-    _mm512_storeu_ps(out + c * out_stride, _mm512_shuffle_f32x4(a, d, 0x88));
-    _mm512_storeu_ps(out + (4 + c) * out_stride, _mm512_shuffle_f32x4(b, e, 0x88));
-    _mm512_storeu_ps(out + (8 + c) * out_stride, _mm512_shuffle_f32x4(a, d, 0xdd));
-    _mm512_storeu_ps(out + (12 + c) * out_stride, _mm512_shuffle_f32x4(b, e, 0xdd));
+    t[c] = _mm512_shuffle_f32x4(a, d, 0x88);
+    t[4 + c] = _mm512_shuffle_f32x4(b, e, 0x88);
+    t[8 + c] = _mm512_shuffle_f32x4(a, d, 0xdd);
+    t[12 + c] = _mm512_shuffle_f32x4(b, e, 0xdd);
   }
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; i++) r[i] = t[i];
 }
 
 AVX512 void transpose_avx512(const float *in, int64_t rows, int64_t columns, int64_t in_stride, float *out, int64_t out_stride) {
   for (int64_t i = 0; i < rows; i += 16)
-    for (int64_t j = 0; j < columns; j += 16) transpose16(in + i * in_stride + j, in_stride, out + j * out_stride + i, out_stride);
+    for (int64_t j = 0; j < columns; j += 16) {
+      __m512 r[16];
+#pragma GCC unroll 16
+      for (int u = 0; u < 16; u++) r[u] = _mm512_loadu_ps(in + (i + u) * in_stride + j);
+      transpose16(r);
+#pragma GCC unroll 16
+      for (int u = 0; u < 16; u++) _mm512_storeu_ps(out + (j + u) * out_stride + i, r[u]);
+    }
+}
+
+// product_amx fills out [rows, columns] with screened scores and turned with
+// their transpose (unless null); both are -inf past the last row or column, up
+// to the next multiples of 16 and 32.
+AMX void product_amx(const knn_plan &p, const knn_side &moving, const knn_side &fixed, int64_t from, int64_t columns, float *out, int64_t stride,
+                     float *turned, int64_t turned_stride) {
+  TileConfig config;
+  _tile_loadconfig(&config);
+  alignas(64) int32_t high[2][16][16], cross[2][16][16];
+  const int64_t rows = moving.rows, bytes = 2 * p.width; // of a row
+  const __m512 none = _mm512_set1_ps(NONE);
+  for (int64_t j = 0; j < columns; j += 32) {
+    alignas(64) float scale[32] = {}, square[32] = {};
+    for (int64_t c = 0; c < std::min<int64_t>(32, columns - j); c++) {
+      scale[c] = fixed.row[from + j + c].scale;
+      square[c] = fixed.row[from + j + c].square;
+    }
+    for (int64_t i = 0; i < rows; i += 16) {
+      const int8_t *a = moving.q + i * bytes, *b = fixed.packed + (from + j) * bytes, *b1 = b + 16 * bytes;
+      _tile_zero(0);
+      _tile_zero(1);
+      _tile_zero(2);
+      _tile_zero(3);
+      for (int k = 0; k < p.width; k += CHUNK, a += 128, b += 2048, b1 += 2048) {
+        _tile_loadd(4, a, bytes);
+        _tile_loadd(6, b, 64);
+        _tile_dpbssd(0, 4, 6);
+        _tile_loadd(5, a + 64, bytes);
+        _tile_dpbssd(1, 5, 6);
+        _tile_loadd(7, b + 1024, 64);
+        _tile_dpbssd(1, 4, 7);
+        _tile_loadd(6, b1, 64);
+        _tile_dpbssd(2, 4, 6);
+        _tile_loadd(7, b1 + 1024, 64);
+        _tile_dpbssd(3, 5, 6);
+        _tile_dpbssd(3, 4, 7);
+      }
+      _tile_stored(0, high[0], 64);
+      _tile_stored(1, cross[0], 64);
+      _tile_stored(2, high[1], 64);
+      _tile_stored(3, cross[1], 64);
+      for (int half = 0; half < 2; half++) {
+        const __mmask16 real = static_cast<__mmask16>((1u << std::clamp<int64_t>(columns - j - 16 * half, 0, 16)) - 1);
+        const __m512 s = _mm512_load_ps(scale + 16 * half), n = _mm512_load_ps(square + 16 * half);
+        __m512 r[16];
+#pragma GCC unroll 16
+        for (int u = 0; u < 16; u++) {
+          const __m512 f = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(high[half][u])), _mm512_set1_ps(128),
+                                           _mm512_cvtepi32_ps(_mm512_load_si512(cross[half][u])));
+          r[u] = none;
+          if (i + u < rows) {
+            const knn_row &row = moving.row[i + u];
+            __m512 v = _mm512_mul_ps(_mm512_mul_ps(f, s), _mm512_set1_ps(row.scale * (p.l2 ? 256 : 128)));
+            if (p.l2) v = _mm512_sub_ps(_mm512_sub_ps(v, _mm512_set1_ps(row.square)), n);
+            r[u] = _mm512_mask_mov_ps(none, real, v);
+          }
+          _mm512_storeu_ps(out + (i + u) * stride + j + 16 * half, r[u]);
+        }
+        if (!turned) continue;
+        transpose16(r);
+#pragma GCC unroll 16
+        for (int u = 0; u < 16; u++) _mm512_storeu_ps(turned + (j + 16 * half + u) * turned_stride + i, r[u]);
+      }
+    }
+  }
+  _tile_release();
 }
 #endif
 
@@ -424,6 +449,45 @@ Tally tally(int level, const float *s, int64_t n, float low, float high) {
   return tally_baseline(s, n, low, high);
 }
 
+// between lists those of n scores (a multiple of 16, at most 256) in [low, high].
+int between_baseline(const float *s, int64_t n, float low, float high, uint8_t *list) {
+  int found = 0;
+  for (int64_t j = 0; j < n; j++) {
+    list[found] = static_cast<uint8_t>(j);
+    found += s[j] >= low && !(s[j] > high);
+  }
+  return found;
+}
+
+#if X86
+AVX512 int between_avx512(const float *s, int64_t n, float low, float high, uint8_t *list) {
+  const __m512 l = _mm512_set1_ps(low), h = _mm512_set1_ps(high);
+  int found = 0;
+  for (int64_t j = 0; j < n; j += 16) {
+    const __m512 v = _mm512_loadu_ps(s + j);
+    for (unsigned m = _mm512_mask_cmp_ps_mask(_mm512_cmp_ps_mask(v, l, _CMP_GE_OQ), v, h, _CMP_LE_OQ); m; m &= m - 1)
+      list[found++] = static_cast<uint8_t>(j + __builtin_ctz(m));
+  }
+  return found;
+}
+#endif
+
+int between(int level, const float *s, int64_t n, float low, float high, uint8_t *list) {
+#if X86
+  if (level >= KNN_AVX512) return between_avx512(s, n, low, high, list);
+#endif
+  (void)level;
+  return between_baseline(s, n, low, high, list);
+}
+
+// Unsure is a comparison that the screen leaves open.
+struct Unsure {
+  int32_t query, wanted; // row of its side; which of its wanted items
+  uint8_t level, row;    // of wanted items; of the other side
+};
+
+constexpr int UNSURE = 4096; // held before they are settled
+
 // Up to so many wanted items, each is compared with all scores; beyond, each
 // score finds its place among the items by bisection.
 constexpr int64_t FEW = 48;
@@ -442,7 +506,6 @@ struct Query {
   int64_t first;          // number of the first of them
   bool exact;             // scores are exact already
   float band;             // else how far they may be off
-  std::vector<uint8_t> &mark;
 
   // before tells whether row j, of exact score s, ranks before wanted item p.
   bool before(float s, int64_t j, int64_t p) const {
@@ -452,33 +515,34 @@ struct Query {
   }
   float settle(const float *s, int64_t j) const { return exact ? s[j] : pair(plan, x, rows + j * plan.width); }
 
-  int64_t run(const float *s, int64_t n) const { return wanted <= FEW ? few(s, n) : many(s, n); }
+  // run counts n scores, a multiple of 16. What stays open is noted, or
+  // settled at once; it returns how many comparisons that was.
+  int64_t run(const float *s, int64_t n, Unsure *open, int &opened, int32_t row, uint8_t level) const {
+    return wanted <= FEW ? few(s, n, open, opened, row, level) : many(s, n);
+  }
 
   // few counts for each wanted item from the last one up, until no score reaches it.
-  int64_t few(const float *s, int64_t n) const {
-    bool unsure = false;
+  int64_t few(const float *s, int64_t n, Unsure *open, int &opened, int32_t row, uint8_t level) const {
+    int64_t settled = 0;
     for (int64_t p = wanted - 1; p >= 0; p--) {
       const float low = score[p] - band, high = score[p] + band;
-      Tally t = tally(plan.level, s, n, low, high);
+      const Tally t = tally(plan.level, s, n, low, high);
       if (t.reach == 0) break;
       count[p] += t.above;
       if (t.reach == t.above) continue;
-      if (!unsure) std::fill(mark.begin(), mark.begin() + n, 0), unsure = true;
-      for (int64_t j = 0; j < n; j++) mark[j] |= (s[j] >= low) & !(s[j] > high);
+      uint8_t list[KNN_COLUMNS];
+      const int found = between(plan.level, s, n, low, high, list);
+      for (int i = 0; i < found; i++) {
+        if (exact)
+          count[p] += before(s[list[i]], list[i], p);
+        else if (opened < UNSURE)
+          open[opened++] = {row, static_cast<int32_t>(p), level, list[i]};
+        else
+          count[p] += before(settle(s, list[i]), list[i], p);
+      }
+      settled += found;
     }
-    return unsure ? settle_marked(s, n) : 0;
-  }
-
-  int64_t settle_marked(const float *s, int64_t n) const {
-    int64_t settled = 0;
-    for (int64_t j = 0; j < n; j++) {
-      if (!mark[j]) continue;
-      settled++;
-      const float e = settle(s, j);
-      for (int64_t p = wanted - 1; p >= 0 && s[j] >= score[p] - band; p--)
-        if (!(s[j] > score[p] + band)) count[p] += before(e, j, p);
-    }
-    return settled;
+    return exact ? 0 : settled;
   }
 
   // many notes each score at the first wanted item that it ranks before;
@@ -496,7 +560,7 @@ struct Query {
       }
       if (sure < wanted) count[sure]++;
     }
-    return settled;
+    return exact ? 0 : settled;
   }
 
   // lower is the first p of [from, to) for which f holds; it holds from there on.
@@ -516,78 +580,53 @@ struct Query {
 // ---- tiles --------------------------------------------------------------------------------------
 
 struct knn_worker {
-  float *scores, *turned; // [256, 128] and transposed
-  uint16_t *low;          // [256, width]
-  const float *low_of = nullptr;
-  int effort, trial = 0;
-  int64_t pairs[KNN_EFFORTS] = {}, unsure = 0;
-  std::vector<uint8_t> mark;
+  float *scores, *turned; // [256, 256] and transposed
+  bool screen;            // the last tiles were worth screening
+  int until_trial = 0;    // tiles until screening is tried again
+  Unsure open[UNSURE];
+  knn_pairs pairs = {};
 };
 
 namespace {
 
-// reach is the largest lost of some rows.
-float most_lost(const float *lost, int64_t n) { return lost ? *std::max_element(lost, lost + n) : 0; }
+constexpr int TRIAL = 128;
+constexpr double WORTHWHILE = 0.1; // the share of comparisons settled one by one that costs as much as a tile in float32
 
-// choose says how to compute the next tile: the effort that has paid off, and
-// now and then the next cheaper one to see whether it would.
-int choose(knn_worker *w, const knn_plan &p) {
-  w->effort = std::max(w->effort, p.first);
-  int cheaper = w->effort - 1;
-  if (cheaper == KNN_FINE && p.level < KNN_AMX) cheaper = KNN_COARSE;
-  if (cheaper >= p.first && --w->trial <= 0) {
-    w->trial = 64;
-    return cheaper;
-  }
-  return w->effort;
+// choose tells whether to screen the next tile. Below 2^-30 the bound's terms come near underflow.
+bool choose(knn_worker *w, const knn_plan &p) {
+  if (!p.screen || p.longest < std::ldexp(1.0f, -30)) return false;
+  return w->screen || --w->until_trial <= 0;
 }
 
-// learn keeps the effort of the last tile if few enough of its pairs had to be
-// settled one by one (what one costs beside a tile of the next effort).
-void learn(knn_worker *w, const knn_plan &p, int effort, int64_t unsure, int64_t pairs) {
-  w->pairs[effort] += pairs;
-  if (effort == KNN_EXACT) return;
-  w->unsure += unsure;
-  const bool fine_next = effort == KNN_COARSE && p.level >= KNN_AMX;
-  const double share = fine_next ? 0.02 : 0.1;
-  if (static_cast<double>(unsure) <= share * static_cast<double>(pairs)) {
-    w->effort = effort;
-  } else if (w->effort <= effort) {
-    w->effort = fine_next ? KNN_FINE : KNN_EXACT;
-    w->trial = 64;
-  }
+void learn(knn_worker *w, bool screened, int64_t settled, int64_t pairs) {
+  (screened ? w->pairs.screened : w->pairs.exact) += pairs;
+  if (!screened) return;
+  w->pairs.settled += settled;
+  w->screen = static_cast<double>(settled) <= WORTHWHILE * static_cast<double>(pairs);
+  w->until_trial = TRIAL;
 }
 
-// compute fills w->scores [moving rows, columns] by an effort; what lies past
-// the last row or column is -inf up to the next multiple of 16.
-void compute(knn_worker *w, const knn_plan &p, int effort, const knn_side &moving, const knn_side &fixed, int64_t from, int64_t columns) {
+int64_t up16(int64_t n) { return (n + 15) / 16 * 16; }
+
+// compute fills w->scores [moving rows, columns], and w->turned with the
+// transpose if wanted; what lies past the last row or column is -inf up to the
+// next multiple of 16.
+void compute(knn_worker *w, const knn_plan &p, bool screen, const knn_side &moving, const knn_side &fixed, int64_t from, int64_t columns,
+             bool turn) {
   float *s = w->scores;
-  const int64_t rows = moving.rows, stride = KNN_COLUMNS, wide = (columns + 15) / 16 * 16;
-  if (effort == KNN_EXACT) {
-    exact_block(p, moving.x, rows, fixed.x + from * p.width, columns, s, stride);
-  }
+  const int64_t rows = moving.rows, stride = KNN_COLUMNS;
 #if X86
-  const int64_t at = from * p.width;
-  if (effort != KNN_EXACT && p.level >= KNN_AMX) {
-    if (effort == KNN_FINE && w->low_of != moving.x) {
-      low_part(moving.x, moving.hi, (rows + 31) / 32 * 32 * p.width, w->low);
-      w->low_of = moving.x;
-    }
-    product_amx(moving.hi, effort == KNN_FINE ? w->low : nullptr, rows, fixed.packed + at, fixed.packed_low + at, columns, p.width, s, stride);
-  } else if (effort != KNN_EXACT) {
-    product_bf16(moving.hi, rows, fixed.packed + at, columns, p.width, s, stride);
-  }
+  if (screen) return product_amx(p, moving, fixed, from, columns, s, stride, turn ? w->turned : nullptr, KNN_MOVING_ROWS);
 #endif
-  if (p.l2 && effort != KNN_EXACT)
-    for (int64_t i = 0; i < rows; i++)
-      for (int64_t j = 0; j < columns; j++) s[i * stride + j] = 2 * s[i * stride + j] - moving.square[i] - fixed.square[from + j];
-  for (int64_t i = 0; i < rows; i++) std::fill(s + i * stride + columns, s + i * stride + wide, NONE);
-  for (int64_t i = rows; i < (rows + 15) / 16 * 16; i++) std::fill(s + i * stride, s + i * stride + wide, NONE);
+  exact_block(p, moving.x, rows, fixed.x + from * p.width, columns, s, stride);
+  for (int64_t i = 0; i < rows; i++) std::fill(s + i * stride + columns, s + i * stride + up16(columns), NONE);
+  for (int64_t i = rows; i < up16(rows); i++) std::fill(s + i * stride, s + i * stride + up16(columns), NONE);
+  if (turn) transpose(p, s, up16(rows), up16(columns), stride, w->turned, KNN_MOVING_ROWS);
+  (void)screen;
 }
 
 // A query's list of wanted items, out of a side's.
-Query query(const knn_plan &p, const knn_side &own, int64_t i, const knn_side &other, int64_t from, const knn_wanted &w, float band, bool exact,
-            std::vector<uint8_t> &mark) {
+Query query(const knn_plan &p, const knn_side &own, int64_t i, const knn_side &other, int64_t from, const knn_wanted &w, float band, bool exact) {
   const int64_t at = w.start[i] - w.start[0];
   return {p,
           own.x + i * p.width,
@@ -600,8 +639,7 @@ Query query(const knn_plan &p, const knn_side &own, int64_t i, const knn_side &o
           w.other ? w.other + from : nullptr,
           other.first + from,
           exact,
-          band,
-          mark};
+          band};
 }
 
 // ---- searching ----------------------------------------------------------------------------------
@@ -647,7 +685,59 @@ struct Collector {
   }
 };
 
-float band(const Bound &b, float lost, float most) { return b.each * (lost + most) + b.cross * lost * most + b.floor; }
+// settle decides what the screen has left open of a tile, the queries of own
+// with rows from … of other.
+void settle(const knn_plan &p, const Unsure *open, int opened, const knn_side &own, const knn_side &other, int64_t from, const knn_wanted *wanted) {
+  for (int i = 0; i < opened; i++) {
+    if (i + 2 < opened) {
+      const float *a = own.x + open[i + 2].query * p.width, *b = other.x + (from + open[i + 2].row) * p.width;
+      for (int k = 0; k < p.width; k += 16) {
+        __builtin_prefetch(a + k);
+        __builtin_prefetch(b + k);
+      }
+    }
+    const Unsure &u = open[i];
+    const Query q = query(p, own, u.query, other, from, wanted[u.level], 0, false);
+    q.count[u.wanted] += q.before(pair(p, q.x, q.rows + u.row * p.width), u.row, u.wanted);
+  }
+}
+
+#if X86
+#define INLINE inline __attribute__((always_inline))
+#else
+#define INLINE inline
+#endif
+
+// prepare_row writes the row in float32, scaled to length 1 for the cosine, and
+// returns why it cannot be used.
+INLINE int prepare_row(const knn_plan &p, const float *in, int dim, float *out, float *squared, float *longest) {
+  double lane[8] = {}; // products of floats are exact in double: the sum is the same with and without fused operations
+  int k = 0;
+  for (; k + 8 <= dim; k += 8)
+    for (int l = 0; l < 8; l++) lane[l] += static_cast<double>(in[k + l]) * in[k + l];
+  for (int l = 0; k < dim; k++, l++) lane[l] += static_cast<double>(in[k]) * in[k];
+  const double sum = ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+  double length = std::sqrt(sum);
+  if (!std::isfinite(sum)) return KNN_NOT_FINITE;
+  if (!p.l2 && sum == 0) return KNN_ZERO_ROW;
+  if (p.l2 && length > std::ldexp(1.0, 60)) return KNN_TOO_LONG;
+  const double scale = p.l2 ? 1 : 1 / length;
+  for (k = 0; k + 8 <= dim; k += 8)
+    for (int l = 0; l < 8; l++) out[k + l] = static_cast<float>(in[k + l] * scale);
+  for (; k < dim; k++) out[k] = static_cast<float>(in[k] * scale);
+  std::fill(out + dim, out + p.width, 0.0f);
+  *squared = static_cast<float>(sum);
+  *longest = std::max(*longest, static_cast<float>((p.l2 ? length : 1.000001) * 1.000001));
+  return KNN_USABLE;
+}
+
+#if X86
+AVX512 int prepare_avx512(const knn_plan &p, const float *in, int dim, float *out, int8_t *q, knn_row *row, float *longest) {
+  const int why = prepare_row(p, in, dim, out, &row->square, longest);
+  if (why == KNN_USABLE) quantize(out, p.width, q, row);
+  return why;
+}
+#endif
 
 } // namespace
 
@@ -661,13 +751,11 @@ int knn_processor(void) {
     if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512vl") ||
         !__builtin_cpu_supports("avx512dq"))
       return static_cast<int>(KNN_AVX2);
-    unsigned a = 0, b = 0, c = 0, d = 0, a1 = 0;
-    __get_cpuid_count(7, 1, &a1, &b, &c, &d);
-    if (!(a1 >> 5 & 1)) return static_cast<int>(KNN_AVX512);
+    unsigned a = 0, b = 0, c = 0, d = 0;
     __get_cpuid_count(7, 0, &a, &b, &c, &d);
     const long request = 0x1023, tile_data = 18; // ARCH_REQ_XCOMP_PERM: the kernel makes room for the tiles
-    if ((d >> 22 & 1) && (d >> 24 & 1) && syscall(SYS_arch_prctl, request, tile_data) == 0) return static_cast<int>(KNN_AMX);
-    return static_cast<int>(KNN_BF16);
+    const bool tiles = (d >> 24 & 1) && (d >> 25 & 1); // amx-tile, amx-int8
+    return static_cast<int>(tiles && syscall(SYS_arch_prctl, request, tile_data) == 0 ? KNN_AMX : KNN_AVX512);
   }();
   return level;
 #else
@@ -677,56 +765,32 @@ int knn_processor(void) {
 
 void *knn_allocate(int64_t bytes) { return aligned_alloc(64, static_cast<size_t>((bytes + 64) / 64 * 64)); }
 
-int64_t knn_prepare(const knn_plan *p, const float *rows, int64_t n, int dim, float *x, uint16_t *hi, float *lost, float *square, float *longest,
-                    int *why) {
+int64_t knn_prepare(const knn_plan *p, const float *rows, int64_t n, int dim, float *x, int8_t *q, knn_row *row, float *longest, int *why) {
   for (int64_t i = 0; i < n; i++) {
     const float *in = rows + i * dim;
-    float *out = x + i * p->width;
-    double lane[8] = {}; // products of floats are exact in double: the sum is the same with and without fused operations
-    int k = 0;
-    for (; k + 8 <= dim; k += 8)
-      for (int l = 0; l < 8; l++) lane[l] += static_cast<double>(in[k + l]) * in[k + l];
-    for (int l = 0; k < dim; k++, l++) lane[l] += static_cast<double>(in[k]) * in[k];
-    const double sum = ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
-    double length = std::sqrt(sum);
-    if (!std::isfinite(sum)) return *why = KNN_NOT_FINITE, i;
-    if (!p->l2 && sum == 0) return *why = KNN_ZERO_ROW, i;
-    if (p->l2 && length > std::ldexp(1.0, 60)) return *why = KNN_TOO_LONG, i;
-    if (p->l2) {
-      memcpy(out, in, dim * sizeof(float));
-    } else {
-      const double scale = 1 / length;
-      for (k = 0; k < dim; k++) out[k] = static_cast<float>(in[k] * scale);
-      length = 1.000001;
-    }
-    std::fill(out + dim, out + p->width, 0.0f);
-    *longest = std::max(*longest, static_cast<float>(length * 1.000001));
-    if (square) square[i] = static_cast<float>(sum);
-    if (!hi) continue;
-    double off = 0;
-    for (k = 0; k < p->width; k++) {
-      const uint16_t h = to_bfloat16(out[k]);
-      hi[i * p->width + k] = h;
-      const double r = static_cast<double>(out[k]) - from_bfloat16(h);
-      off += r * r;
-    }
-    lost[i] = static_cast<float>(std::sqrt(off) * 1.00001);
+    float *out = x + i * p->width, square = 0;
+#if X86
+    if (q) {
+      *why = prepare_avx512(*p, in, dim, out, q + 2 * i * p->width, row + i, longest);
+    } else
+#endif
+      *why = prepare_row(*p, in, dim, out, &square, longest);
+    if (*why != KNN_USABLE) return i;
   }
-  return *why = KNN_FINE_ROW, -1;
+  (void)q;
+  (void)row;
+  return -1;
 }
 
-void knn_pack(const knn_plan *p, const float *x, const uint16_t *hi, int64_t rows, uint16_t *packed, uint16_t *packed_low) {
-  const int width = p->width;
-  std::vector<uint16_t> low(width);
+void knn_pack(const knn_plan *p, const int8_t *q, int64_t rows, int8_t *packed) {
+  const int64_t bytes = 2 * p->width; // of a row: halves of 64, in groups of 4
   for (int64_t r = 0; r < (rows + 31) / 32 * 32; r++) {
-    uint16_t *to = packed + r / 16 * 16 * width + r % 16 * 2, *to_low = packed_low + r / 16 * 16 * width + r % 16 * 2;
-    const bool real = r < rows;
-    if (real) low_part(x + r * width, hi + r * width, width, low.data());
-    for (int k = 0; k < width; k += 2)
-      for (int u = 0; u < 2; u++) {
-        to[16 * k + u] = real ? hi[r * width + k + u] : 0;
-        to_low[16 * k + u] = real ? low[k + u] : 0;
-      }
+    int8_t *to = packed + r / 16 * 16 * bytes + r % 16 * 4;
+    for (int64_t k = 0; k < bytes; k += 4)
+      if (r < rows)
+        memcpy(to + 16 * k, q + r * bytes + k, 4);
+      else
+        memset(to + 16 * k, 0, 4);
   }
 }
 
@@ -734,20 +798,16 @@ void knn_exact(const knn_plan *p, const float *a, int64_t na, const float *b, in
   exact_block(*p, a, na, b, nb, scores, nb);
 }
 
-float knn_pair(const knn_plan *p, const float *a, const float *b) { return pair(*p, a, b); }
-
 knn_worker *knn_worker_new(const knn_plan *p) {
   knn_worker *w = new (std::nothrow) knn_worker;
   if (!w) return nullptr;
   w->scores = static_cast<float *>(knn_allocate(sizeof(float) * KNN_MOVING_ROWS * KNN_COLUMNS));
   w->turned = static_cast<float *>(knn_allocate(sizeof(float) * KNN_MOVING_ROWS * KNN_COLUMNS));
-  w->low = static_cast<uint16_t *>(knn_allocate(sizeof(uint16_t) * KNN_MOVING_ROWS * p->width));
-  if (!w->scores || !w->turned || !w->low) {
+  w->screen = p->screen;
+  if (!w->scores || !w->turned) {
     knn_worker_free(w);
     return nullptr;
   }
-  w->effort = p->first;
-  w->mark.resize(KNN_MOVING_ROWS);
   return w;
 }
 
@@ -755,57 +815,54 @@ void knn_worker_free(knn_worker *w) {
   if (!w) return;
   free(w->scores);
   free(w->turned);
-  free(w->low);
   delete w;
 }
 
-void knn_worker_pairs(const knn_worker *w, int64_t pairs[KNN_EFFORTS], int64_t *unsure) {
-  for (int e = 0; e < KNN_EFFORTS; e++) pairs[e] += w->pairs[e];
-  *unsure += w->unsure;
-}
+knn_pairs knn_worker_pairs(const knn_worker *w) { return w->pairs; }
 
 void knn_count(knn_worker *w, const knn_plan *p, const knn_side *moving, const knn_side *fixed, int64_t from, int64_t to, const knn_wanted *by_moving,
                const knn_wanted *by_fixed, int levels) {
-  w->low_of = nullptr;
+  const Bound b = bound(*p);
+  const int64_t rows = moving->rows;
   for (int64_t f = from; f < to; f += KNN_COLUMNS) {
-    const int64_t columns = std::min<int64_t>(KNN_COLUMNS, to - f), rows = moving->rows;
-    const int effort = choose(w, *p);
-    const bool exact = effort == KNN_EXACT;
-    const Bound b = bound(*p, effort);
-    int64_t unsure = 0;
-    compute(w, *p, effort, *moving, *fixed, f, columns);
+    const int64_t columns = std::min<int64_t>(KNN_COLUMNS, to - f);
+    const bool screen = choose(w, *p);
+    int64_t settled = 0;
+    int opened = 0;
+    compute(w, *p, screen, *moving, *fixed, f, columns, by_fixed != nullptr);
     if (by_moving) {
-      const float most = exact ? 0 : most_lost(fixed->lost + f, columns);
+      const Most m = screen ? most(fixed->row + f, columns) : Most{};
       for (int64_t i = 0; i < rows; i++)
         for (int v = 0; v < levels; v++) {
-          const float off = exact ? 0 : band(b, moving->lost[i], most);
-          unsure += query(*p, *moving, i, *fixed, f, by_moving[v], off, exact, w->mark).run(w->scores + i * KNN_COLUMNS, (columns + 15) / 16 * 16);
+          const float off = screen ? band(b, moving->row[i], m) : 0;
+          settled += query(*p, *moving, i, *fixed, f, by_moving[v], off, !screen)
+                         .run(w->scores + i * KNN_COLUMNS, up16(columns), w->open, opened, static_cast<int32_t>(i), static_cast<uint8_t>(v));
         }
+      settle(*p, w->open, opened, *moving, *fixed, f, by_moving);
+      opened = 0;
     }
     if (by_fixed) {
-      const float most = exact ? 0 : most_lost(moving->lost, rows);
-      const int64_t high = (rows + 15) / 16 * 16;
-      transpose(*p, w->scores, high, (columns + 15) / 16 * 16, KNN_COLUMNS, w->turned, KNN_MOVING_ROWS);
+      const Most m = screen ? most(moving->row, rows) : Most{};
       for (int64_t j = 0; j < columns; j++)
         for (int v = 0; v < levels; v++) {
-          const float off = exact ? 0 : band(b, fixed->lost[f + j], most);
-          unsure += query(*p, *fixed, f + j, *moving, 0, by_fixed[v], off, exact, w->mark).run(w->turned + j * KNN_MOVING_ROWS, high);
+          const float off = screen ? band(b, fixed->row[f + j], m) : 0;
+          settled += query(*p, *fixed, f + j, *moving, 0, by_fixed[v], off, !screen)
+                         .run(w->turned + j * KNN_MOVING_ROWS, up16(rows), w->open, opened, static_cast<int32_t>(f + j), static_cast<uint8_t>(v));
         }
+      settle(*p, w->open, opened, *fixed, *moving, 0, by_fixed);
     }
-    learn(w, *p, effort, unsure, rows * columns);
+    learn(w, screen, settled, rows * columns);
   }
 }
 
 void knn_search(knn_worker *w, const knn_plan *p, const knn_side *moving, const knn_side *fixed, const knn_best *best) {
-  w->low_of = nullptr;
+  const Bound b = bound(*p);
   for (int64_t f = 0; f < fixed->rows; f += KNN_COLUMNS) {
     const int64_t columns = std::min<int64_t>(KNN_COLUMNS, fixed->rows - f);
-    const int effort = choose(w, *p);
-    const bool exact = effort == KNN_EXACT;
-    const Bound b = bound(*p, effort);
-    const float most = exact ? 0 : most_lost(fixed->lost + f, columns);
-    int64_t unsure = 0;
-    compute(w, *p, effort, *moving, *fixed, f, columns);
+    const bool screen = choose(w, *p);
+    const Most m = screen ? most(fixed->row + f, columns) : Most{};
+    int64_t settled = 0;
+    compute(w, *p, screen, *moving, *fixed, f, columns, false);
     for (int64_t i = 0; i < moving->rows; i++) {
       Collector c = {*p,
                      *best,
@@ -816,9 +873,9 @@ void knn_search(knn_worker *w, const knn_plan *p, const knn_side *moving, const 
                      best->found + i * best->room,
                      best->filled[i],
                      best->worst[i]};
-      unsure += c.run(w->scores + i * KNN_COLUMNS, (columns + 15) / 16 * 16, exact ? 0 : band(b, moving->lost[i], most), exact);
+      settled += c.run(w->scores + i * KNN_COLUMNS, up16(columns), screen ? band(b, moving->row[i], m) : 0, !screen);
     }
-    learn(w, *p, effort, unsure, moving->rows * columns);
+    learn(w, screen, settled, moving->rows * columns);
   }
 }
 

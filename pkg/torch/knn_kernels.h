@@ -9,36 +9,40 @@ extern "C" {
 #endif
 
 // What a processor can do; each includes what stands before it.
-enum { KNN_BASELINE, KNN_AVX2, KNN_AVX512, KNN_BF16, KNN_AMX };
-// How a tile of scores is computed, cheapest first.
-enum { KNN_COARSE, KNN_FINE, KNN_EXACT, KNN_EFFORTS };
+enum { KNN_BASELINE, KNN_AVX2, KNN_AVX512, KNN_AMX };
 // Why a row cannot be used.
-enum { KNN_FINE_ROW, KNN_NOT_FINITE, KNN_ZERO_ROW, KNN_TOO_LONG };
+enum { KNN_USABLE, KNN_NOT_FINITE, KNN_ZERO_ROW, KNN_TOO_LONG };
 // How a tied irrelevant item stands to a relevant one.
 enum { KNN_BY_INDEX, KNN_PESSIMISTIC, KNN_OPTIMISTIC };
 
-#define KNN_COLUMNS 128     // columns of a tile: rows of the fixed side at a time
+#define KNN_COLUMNS 256     // columns of a tile: rows of the fixed side at a time
 #define KNN_MOVING_ROWS 256 // most rows of the moving side
-#define KNN_ROUND 32        // a side's memory reaches up to the next multiple of so many rows
+#define KNN_ROUND 64        // a row's width is a multiple; a side's memory reaches up to the next multiple of so many rows
 
 typedef struct {
-  int width; // floats a row, a multiple of 32; those past the embedding are 0
-  int l2;    // score is minus the squared distance instead of the product
-  int level; // KNN_BASELINE …
-  int first; // cheapest effort allowed
+  int width;  // floats a row, a multiple of KNN_ROUND; those past the embedding are 0
+  int l2;     // score is minus the squared distance instead of the product
+  int level;  // KNN_BASELINE …
+  int screen; // compute tiles in integers first, and float32 where those do not decide
   int ties;
   float longest; // no row is longer
 } knn_plan;
 
-// Rows to be compared. hi and packed may be null where every effort is exact.
+// A row in integers: x = scale (128 a + b) + rest, a and b of 8 bits.
 typedef struct {
-  const float *x;             // [rows, width]
-  const uint16_t *hi;         // [rows, width] x rounded to bfloat16
-  const float *lost;          // [rows] length of x - hi, rounded up
-  const float *square;        // [rows] squared length
-  const uint16_t *packed;     // fixed side: hi as knn_pack lays it out
-  const uint16_t *packed_low; // fixed side: x - hi likewise
-  int64_t first, rows;        // row 0's number in its whole set; how many
+  float scale;
+  float lost;   // length of rest, rounded up
+  float low;    // length of scale b, rounded up
+  float square; // squared length of x
+} knn_row;
+
+// Rows to be compared. The integers may be null where nothing is screened.
+typedef struct {
+  const float *x;       // [rows, width]
+  const int8_t *q;      // [rows, width/64, 2, 64] a and b
+  const int8_t *packed; // fixed side: q as knn_pack lays it out
+  const knn_row *row;   // [rows]
+  int64_t first, rows;  // row 0's number in its whole set; how many
 } knn_side;
 
 // Items whose ranks are wanted, of each row of a side as a query: row i's are
@@ -71,15 +75,16 @@ typedef struct knn_worker knn_worker;
 
 int knn_processor(void);           // the best level of this machine
 void *knn_allocate(int64_t bytes); // aligned; null when there is no memory; free() frees it
-int64_t knn_prepare(const knn_plan *p, const float *rows, int64_t n, int dim, float *x, uint16_t *hi, float *lost, float *square, float *longest,
-                    int *why);
-void knn_pack(const knn_plan *p, const float *x, const uint16_t *hi, int64_t rows, uint16_t *packed, uint16_t *packed_low);
+int64_t knn_prepare(const knn_plan *p, const float *rows, int64_t n, int dim, float *x, int8_t *q, knn_row *row, float *longest, int *why);
+void knn_pack(const knn_plan *p, const int8_t *q, int64_t rows, int8_t *packed);
 void knn_exact(const knn_plan *p, const float *a, int64_t na, const float *b, int64_t nb, float *scores);
-float knn_pair(const knn_plan *p, const float *a, const float *b);
 
 knn_worker *knn_worker_new(const knn_plan *p);
 void knn_worker_free(knn_worker *w);
-void knn_worker_pairs(const knn_worker *w, int64_t pairs[KNN_EFFORTS], int64_t *unsure);
+typedef struct {
+  int64_t screened, exact, settled; // pairs; settled: of the screened ones, those that float32 decided
+} knn_pairs;
+knn_pairs knn_worker_pairs(const knn_worker *w);
 
 // knn_count compares rows [0, moving->rows) with [from, to) of fixed and counts
 // for the queries of either side; by_moving and by_fixed may be null.
