@@ -6,8 +6,8 @@ func init() {
 	register("ap", "ROADMAP (Ramzi et al., NeurIPS 2021), eq. 1", func() Loss { return &AP{Common: common()} })
 }
 
-// AP is one minus the true average precision, the metric itself. It has no
-// gradient and serves to look at. ROADMAP (Ramzi et al. 2021), eq. 1, for query i:
+// AP is one minus the true average precision, the metric itself: its value has
+// no gradient, and cannot be trained on. ROADMAP (Ramzi et al. 2021), eq. 1, for query i:
 //
 //	L_i = 1 − 1/|P_i| Σ_{k∈P_i} rank⁺(k) / (rank⁺(k) + rank⁻(k))
 //	rank⁺(k) = 1 + Σ_{j∈P_i\{k}} H(s_j − s_k)

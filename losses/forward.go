@@ -89,7 +89,7 @@ func (in *Input) pass(scope *torch.Scope, l Loss) (*pass, error) {
 	return &pass{
 		loss: l, query: query, gallery: gallery, square: own, unit: c.Normalize, twins: equal, lists: lists,
 		queries: int(query.unit.Size(0)), columns: gallery.unit.Size(0), dtype: dtype, device: in.device(),
-		intoQuery: in.Query.RequiresGrad(), intoGallery: in.Gallery != nil && in.Gallery.RequiresGrad(),
+		intoQuery: wants(l, in.Query), intoGallery: wants(l, in.Gallery),
 		plain: in.Plain,
 	}, nil
 }
@@ -113,10 +113,13 @@ func (in *Input) passOfScores(scope *torch.Scope, l Loss) (*pass, error) {
 	return &pass{
 		loss: l, lists: lists, twins: &twins{},
 		queries: int(scores.Size(0)), columns: scores.Size(1), dtype: dtype, device: in.device(),
-		held: scores.Contiguous(), full: true, intoScores: in.Scores.RequiresGrad(),
+		held: scores.Contiguous(), full: true, intoScores: wants(l, in.Scores),
 		plain: in.Plain,
 	}, nil
 }
+
+// wants says whether a tensor of the input (or nil) wants a gradient that l has.
+func wants(l Loss, t *torch.Tensor) bool { return t != nil && t.RequiresGrad() && Trainable(l) }
 
 // grads pairs the tensors of the input that want a gradient with it.
 func (p *pass) grads(in *Input) (inputs, grads []*torch.Tensor) {

@@ -124,6 +124,9 @@ func TestGolden(t *testing.T) {
 				if math.Abs(value-c.Value) > way.tol*max(1, math.Abs(c.Value)) {
 					t.Errorf("value = %.17g, want %.17g", value, c.Value)
 				}
+				if losses.Trainable(l) != r.Value.RequiresGrad() {
+					t.Errorf("the value requires a gradient: %v", r.Value.RequiresGrad())
+				}
 				if c.Grad == nil {
 					return
 				}

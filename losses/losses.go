@@ -59,5 +59,14 @@ func Source(name string) string { return sources[name] }
 // error of the input.
 func New(name string) (Loss, error) { return Registry.Make(name) }
 
+// metric marks a Loss without gradient.
+type metric interface{ noGradient() }
+
+// Trainable says whether l has a gradient; a metric has none.
+func Trainable(l Loss) bool {
+	_, none := l.(metric)
+	return !none
+}
+
 // Names lists the losses, sorted.
 func Names() []string { return Registry.Names() }

@@ -1,0 +1,364 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"roadmap/losses"
+	"roadmap/pkg/config"
+	"roadmap/pkg/fault"
+	"roadmap/pkg/tensorio"
+	"roadmap/pkg/torch"
+)
+
+func init() { register(lossVerb) }
+
+func lossVerb() *cli.Command {
+	return &cli.Command{
+		Name:      "loss",
+		Usage:     "value and gradient of a loss on given embeddings",
+		ArgsUsage: "NAME",
+		Description: "Evaluates a loss on the embeddings of a file, against each other or against a gallery, or on given\n" +
+			"scores with relevance. Gradients are those with respect to the rows of the files, before normalisation.\n\n" +
+			"Examples:\n  roadmap loss --list\n" +
+			"  roadmap loss roadmap --embeddings E.npy --labels L.npy --set tau=0.02 --set self=include --grad G.npy\n" +
+			"  roadmap loss supap --embeddings Q.npy --labels QL.npy --gallery G.npy --gallery-labels GL.csv --json\n" +
+			"  roadmap loss blackboxap --scores S.npy --relevance Y.npy --set flatten=true",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "list", Usage: "print every loss with its paper and its parameters"},
+			&cli.StringFlag{Name: "embeddings", Usage: "embeddings [N, d]: .npy, .safetensors or .pth"},
+			&cli.StringFlag{Name: "labels", Usage: "a label a row: .npy, .csv or .txt (default: those beside the embeddings in their file)"},
+			&cli.StringFlag{Name: "gallery", Usage: "embeddings to compare with; for a proxy loss one a class (default: the embeddings themselves)"},
+			&cli.StringFlag{Name: "gallery-labels", Usage: "their labels"},
+			&cli.StringFlag{Name: "scores", Usage: "scores [queries, gallery] in place of embeddings: .npy"},
+			&cli.StringFlag{Name: "relevance", Usage: "0 or 1 for each score: .npy"},
+			&cli.StringSliceFlag{Name: "set", Usage: "a parameter as key=value; may be repeated"},
+			&cli.StringFlag{Name: "chunk", Usage: "queries at once, or auto"},
+			&cli.StringFlag{Name: "dtype", Usage: "of the scores: float32 or float64 (default: float64 for float64 files, else float32)"},
+			&cli.StringFlag{Name: "device", Value: "auto", Usage: "auto, cpu or cuda:0"},
+			&cli.StringFlag{Name: "grad", Usage: "file to write the gradient of the embeddings, or of the scores, to: .npy"},
+			&cli.StringFlag{Name: "grad-gallery", Usage: "file to write the gradient of the gallery to: .npy"},
+			&cli.BoolFlag{Name: "force", Usage: "replace the files to write if they are there"},
+			jsonFlag(),
+		},
+		Action: lossAction,
+	}
+}
+
+// lossResult is the answer of the verb.
+type lossResult struct {
+	Loss       string         `json:"loss"`
+	Value      float64        `json:"value"`
+	Queries    int            `json:"queries"`
+	Lone       int            `json:"lone"`
+	Positives  int            `json:"positives"`
+	Seconds    float64        `json:"seconds"`
+	PeakBytes  int64          `json:"peak_bytes"`
+	Parameters map[string]any `json:"parameters"`
+}
+
+func lossAction(c *cli.Context) error {
+	if c.Bool("list") {
+		return listLosses(c)
+	}
+	words, err := positional(c, 1, 1)
+	if err != nil {
+		return err
+	}
+	name := words[0]
+	loss, err := chooseLoss(c, name)
+	if err != nil {
+		return err
+	}
+	device, err := torch.ParseDevice(c.String("device"))
+	if err != nil {
+		return err
+	}
+	scope := torch.NewScope()
+	defer scope.Close()
+	in, err := readLossInput(c, scope, loss, device)
+	if err != nil {
+		return err
+	}
+	parameters, err := config.Values(loss)
+	if err != nil {
+		return err
+	}
+	result := &lossResult{Loss: name, Parameters: parameters}
+	if err := evaluateLoss(c, scope, loss, in, result); err != nil {
+		return err
+	}
+	return answer(c, result, result.print)
+}
+
+// chooseLoss makes the loss of that name as the options set it.
+func chooseLoss(c *cli.Context, name string) (losses.Loss, error) {
+	settings := c.StringSlice("set")
+	for _, key := range []string{"chunk", "dtype"} {
+		if c.IsSet(key) {
+			settings = append(settings, key+"="+c.String(key))
+		}
+	}
+	section, err := config.Assign(name, settings...)
+	if err != nil {
+		return nil, err
+	}
+	loss, err := config.Build(losses.Registry, section)
+	if err != nil {
+		return nil, err
+	}
+	if c.IsSet("grad-gallery") && !c.IsSet("gallery") {
+		return nil, usageError(c.Command.HelpName, "--grad-gallery wants a --gallery")
+	}
+	if (c.IsSet("grad") || c.IsSet("grad-gallery")) && !losses.Trainable(loss) {
+		return nil, usageError(c.Command.HelpName, "%s has no gradient: it is a metric; leave --grad away", name)
+	}
+	return loss, nil
+}
+
+// readLossInput reads the files; tensors that a gradient is asked of require one.
+func readLossInput(c *cli.Context, s *torch.Scope, l losses.Loss, device torch.Device) (losses.Input, error) {
+	verb := c.Command.HelpName
+	scores := c.IsSet("scores") || c.IsSet("relevance")
+	switch {
+	case scores && (c.IsSet("embeddings") || c.IsSet("labels") || c.IsSet("gallery") || c.IsSet("gallery-labels")):
+		return losses.Input{}, usageError(verb, "give either embeddings or scores, not both")
+	case scores && !(c.IsSet("scores") && c.IsSet("relevance")):
+		return losses.Input{}, usageError(verb, "--scores and --relevance belong together")
+	case !scores && !c.IsSet("embeddings"):
+		return losses.Input{}, usageError(verb, "of what? give --embeddings and --labels, or --scores and --relevance")
+	case c.IsSet("gallery-labels") && !c.IsSet("gallery"):
+		return losses.Input{}, usageError(verb, "--gallery-labels wants a --gallery")
+	}
+	if scores {
+		return readScores(c, s, l, device)
+	}
+	query, queryLabels, err := readEmbeddings(c.String("embeddings"), c.String("labels"))
+	if err != nil {
+		return losses.Input{}, err
+	}
+	lists := []tensorio.Labels{queryLabels}
+	in := losses.Input{}
+	if in.Query, err = toTensor(s, l, query, device, c.IsSet("grad")); err != nil {
+		return in, fmt.Errorf("%s: %w", c.String("embeddings"), err)
+	}
+	if c.IsSet("gallery") {
+		gallery, galleryLabels, err := readEmbeddings(c.String("gallery"), c.String("gallery-labels"))
+		if err != nil {
+			return in, err
+		}
+		if in.Gallery, err = toTensor(s, l, gallery, device, c.IsSet("grad-gallery")); err != nil {
+			return in, fmt.Errorf("%s: %w", c.String("gallery"), err)
+		}
+		lists = append(lists, galleryLabels)
+	}
+	classes, _ := tensorio.Number(lists...)
+	in.QueryLabels = classes[0]
+	if len(classes) > 1 {
+		in.GalleryLabels = classes[1]
+	}
+	return in, nil
+}
+
+// readEmbeddings reads embeddings and their labels, from the same file where no
+// other is named.
+func readEmbeddings(path, labelsPath string) (tensorio.Tensor, tensorio.Labels, error) {
+	file, err := tensorio.OpenEmbeddings(path)
+	if err != nil {
+		return tensorio.Tensor{}, tensorio.Labels{}, err
+	}
+	defer file.Close()
+	rows := file.Tensor
+	rows.Data = append([]byte(nil), rows.Data...) // the mapping ends here
+	switch {
+	case labelsPath != "":
+		labels, err := tensorio.ReadLabels(labelsPath)
+		if err == nil && labels.Len() != rows.Shape[0] {
+			err = fault.Inputf("%s has %d labels and %s %d rows; give one label a row", labelsPath, labels.Len(), path, rows.Shape[0])
+		}
+		return rows, labels, err
+	case file.Labels != nil:
+		return rows, *file.Labels, nil
+	}
+	return rows, tensorio.Labels{}, fault.Inputf("%s holds no labels; name their file with --labels (--gallery-labels)", path)
+}
+
+func readScores(c *cli.Context, s *torch.Scope, l losses.Loss, device torch.Device) (losses.Input, error) {
+	var in losses.Input
+	for _, part := range []struct {
+		option string
+		into   **torch.Tensor
+	}{{"scores", &in.Scores}, {"relevance", &in.Relevance}} {
+		path := c.String(part.option)
+		file, err := tensorio.Open(path)
+		if err != nil {
+			return in, err
+		}
+		values, err := onlyTensor(file)
+		if err == nil {
+			*part.into, err = toTensor(s, l, values, device, part.option == "scores" && c.IsSet("grad"))
+		}
+		file.Close() // opened for reading: nothing can be lost
+		if err != nil {
+			return in, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return in, nil
+}
+
+// onlyTensor is the tensor of a file that holds one.
+func onlyTensor(f *tensorio.File) (tensorio.Tensor, error) {
+	names := f.Names()
+	if len(names) != 1 {
+		return tensorio.Tensor{}, fault.Inputf("want a file of one tensor, this one holds %d (%s)", len(names), strings.Join(names, ", "))
+	}
+	return f.Tensor(names[0])
+}
+
+// toTensor copies values into libtorch's memory, in the dtype in which the loss
+// computes, so that a gradient has it too.
+func toTensor(s *torch.Scope, l losses.Loss, values tensorio.Tensor, device torch.Device, gradient bool) (*torch.Tensor, error) {
+	shape := make([]int64, len(values.Shape))
+	for i, n := range values.Shape {
+		shape[i] = int64(n)
+	}
+	if !values.DType.IsFloat() {
+		numbers, err := values.Int64s()
+		if err != nil {
+			return nil, err
+		}
+		return torch.From(s, numbers, shape...).ToDevice(device), nil
+	}
+	var t *torch.Tensor
+	if dtype := l.Shared().DType; dtype == "float64" || dtype == "auto" && values.DType == tensorio.Float64 {
+		numbers, err := values.Float64s()
+		if err != nil {
+			return nil, err
+		}
+		t = torch.From(s, numbers, shape...)
+	} else {
+		numbers, err := values.Float32s()
+		if err != nil {
+			return nil, err
+		}
+		t = torch.From(s, numbers, shape...)
+	}
+	t = t.ToDevice(device).RequireGrad(gradient)
+	return t, t.Err()
+}
+
+// evaluateLoss runs the loss, measures it, and writes the gradients.
+func evaluateLoss(c *cli.Context, s *torch.Scope, l losses.Loss, in losses.Input, result *lossResult) error {
+	first := in.Query
+	if first == nil {
+		first = in.Scores
+	}
+	meter := newPeakMeter(first.Device())
+	begin := time.Now()
+	r, err := losses.Forward(l, in)
+	if err != nil {
+		return err
+	}
+	if result.Value, err = r.Value.Item(); err != nil {
+		return err
+	}
+	if r.Value.RequiresGrad() {
+		if err := r.Value.Backward(); err != nil {
+			return err
+		}
+		if err := torch.Synchronize(first.Device()); err != nil {
+			return err
+		}
+	}
+	result.Seconds = time.Since(begin).Seconds()
+	result.PeakBytes = meter.bytes()
+	result.Queries, result.Lone, result.Positives = r.Queries, r.Lone, r.Positives
+	for _, out := range []struct {
+		option string
+		of     *torch.Tensor
+	}{{"grad", first}, {"grad-gallery", in.Gallery}} {
+		if path := c.String(out.option); path != "" {
+			if err := writeGradient(path, out.of.Grad(s), c.Bool("force")); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func writeGradient(path string, grad *torch.Tensor, overwrite bool) error {
+	bytes, err := grad.ReadBytes()
+	if err != nil {
+		return err
+	}
+	t := tensorio.Tensor{DType: tensorio.Float32, Data: bytes}
+	if grad.DType() == torch.Float64 {
+		t.DType = tensorio.Float64
+	}
+	for _, n := range grad.Shape() {
+		t.Shape = append(t.Shape, int(n))
+	}
+	return tensorio.Save(path, overwrite, func(w io.Writer) error { return tensorio.WriteNPY(w, t) })
+}
+
+func (r *lossResult) print(w io.Writer) error {
+	rows := [][]string{
+		{"value", fmt.Sprintf("%.9g", r.Value)},
+		{"queries", fmt.Sprint(r.Queries)},
+		{"lone", fmt.Sprint(r.Lone)},
+		{"positives", fmt.Sprint(r.Positives)},
+		{"seconds", fmt.Sprintf("%.4g", r.Seconds)},
+		{"peak memory", losses.Bytes(r.PeakBytes >> 10 << 10).String()},
+	}
+	return printTable(w, []string{r.Loss, ""}, rows)
+}
+
+// listedLoss is a line of --list.
+type listedLoss struct {
+	Name       string         `json:"name"`
+	Source     string         `json:"source"`
+	Proxies    bool           `json:"proxies"`
+	Parameters map[string]any `json:"parameters"`
+}
+
+func listLosses(c *cli.Context) error {
+	if _, err := positional(c, 0, 0); err != nil {
+		return err
+	}
+	var listed struct {
+		Losses []listedLoss `json:"losses"`
+	}
+	var rows [][]string
+	for _, name := range losses.Names() {
+		loss, err := losses.New(name)
+		if err != nil {
+			return err
+		}
+		values, err := config.Values(loss)
+		if err != nil {
+			return err
+		}
+		pairs, err := config.Pairs(loss)
+		if err != nil {
+			return err
+		}
+		words := make([]string, 0, len(pairs))
+		for _, p := range pairs {
+			words = append(words, p.Key+"="+p.Value)
+		}
+		listed.Losses = append(listed.Losses, listedLoss{name, losses.Source(name), losses.UsesProxies(loss), values})
+		rows = append(rows, []string{name, losses.Source(name), strings.Join(words, " ")})
+	}
+	return answer(c, listed, func(w io.Writer) error {
+		for _, row := range rows {
+			if _, err := fmt.Fprintf(w, "%s\n    %s\n    %s\n", row[0], row[1], row[2]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
