@@ -18,11 +18,12 @@ type Common struct {
 	Chunk     Chunk  `yaml:"chunk"`     // queries a block; "auto": as many as the budget holds
 	Budget    Bytes  `yaml:"budget"`    // memory that scores and blocks may use, such as 512MiB
 	Flatten   bool   `yaml:"flatten"`   // all rows of given scores are one list
+	Memory    Memory `yaml:"memory"`    // embeddings of earlier steps in the gallery
 }
 
 // common are the defaults.
 func common() Common {
-	return Common{Self: "exclude", Normalize: true, Lone: "skip", DType: "auto", Budget: 1 << 30}
+	return Common{Self: "exclude", Normalize: true, Lone: "skip", DType: "auto", Budget: 1 << 30, Memory: Memory{Combine: "union"}}
 }
 
 // Shared implements Loss for the struct that embeds c.
@@ -42,7 +43,7 @@ func (c *Common) Validate() error {
 	case c.Budget < 1<<20:
 		return fault.Inputf("budget is %s; give at least 1MiB", c.Budget)
 	}
-	return nil
+	return c.Memory.Validate()
 }
 
 // work is the dtype of scores for embeddings of dtype in.

@@ -46,7 +46,7 @@ func (in *Input) forward(scope *torch.Scope, l Loss) (Result, error) {
 		return Result{}, err
 	}
 	r, firstLone := p.counts()
-	if r.Lone > 0 && l.Shared().Lone == "fail" {
+	if r.Lone > 0 && l.Shared().Lone == "fail" && !in.loneMayBe {
 		return Result{}, fault.Inputf("%d of %d queries have no positive (the first is row %d); set lone=skip to leave them out", r.Lone, r.Queries, firstLone)
 	}
 	value, err := p.run(scope)
@@ -71,12 +71,15 @@ func (in *Input) pass(scope *torch.Scope, l Loss) (*pass, error) {
 	if err != nil {
 		return nil, err
 	}
-	gallery, own := query, true
-	if in.Gallery != nil {
-		own = false
+	gallery, own := query, query.unit.Size(0)
+	switch {
+	case in.Gallery != nil:
+		own = 0
 		if gallery, err = prepare(in.Gallery.Alias(scope), dtype, c.Normalize, "gallery embeddings"); err != nil {
 			return nil, err
 		}
+	case in.memory != nil:
+		gallery.unit = torch.Cat([]*torch.Tensor{query.unit, in.memory.rows.Alias(scope).ToDType(dtype)}, 0)
 	}
 	equal, err := findTwins(query.unit, gallery.unit)
 	if err != nil {
@@ -87,8 +90,8 @@ func (in *Input) pass(scope *torch.Scope, l Loss) (*pass, error) {
 		return nil, err
 	}
 	return &pass{
-		loss: l, query: query, gallery: gallery, square: own, unit: c.Normalize, twins: equal, lists: lists,
-		queries: int(query.unit.Size(0)), columns: gallery.unit.Size(0), dtype: dtype, device: in.device(),
+		loss: l, query: query, gallery: gallery, own: own, unit: c.Normalize, twins: equal, lists: lists,
+		queries: int(query.unit.Size(0)), columns: gallery.unit.Size(0), dtype: dtype, device: in.device(), square: query.unit == gallery.unit,
 		intoQuery: wants(l, in.Query), intoGallery: wants(l, in.Gallery),
 		plain: in.Plain,
 	}, nil

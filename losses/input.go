@@ -22,6 +22,10 @@ type Input struct {
 	Relevance *torch.Tensor // [q, g] of 0 and 1, any dtype
 
 	Plain bool // plain tensor operations even where the fused pass could be used; the two agree to rounding
+
+	inRun     bool      // by a Criterion, which takes care of the memory
+	memory    *recalled // more gallery behind the batch
+	loneMayBe bool      // whatever the key lone says
 }
 
 func (in *Input) home() *torch.Scope {
@@ -40,6 +44,9 @@ func (in *Input) device() torch.Device {
 
 // check refuses counts and shapes that do not fit together.
 func (in *Input) check(l Loss) error {
+	if l.Shared().Memory.on() && !in.inRun {
+		return fault.Inputf("memory keeps embeddings from step to step of a training run; a single evaluation has none, so leave memory out")
+	}
 	if in.Scores != nil || in.Relevance != nil {
 		return in.checkScores(l)
 	}
@@ -130,17 +137,11 @@ type pairLoss interface{ pairLoss() }
 // relevance says who is relevant to whom, and whom a query never meets.
 func (in *Input) relevance(l Loss) (*relevance, error) {
 	if in.Gallery == nil {
-		r := byLabel(in.QueryLabels, in.QueryLabels)
-		if _, pairs := l.(pairLoss); pairs || l.Shared().Self == "exclude" {
-			for i := range in.QueryLabels {
-				r.exclude(i, int32(i))
-			}
-		}
-		return r, nil
+		return in.ownRelevance(l), nil
 	}
 	r := byLabel(in.QueryLabels, in.GalleryLabels)
 	if in.GalleryIDs != nil {
-		r.excludeSame(in.QueryIDs, in.GalleryIDs)
+		r.excludeSame(in.QueryIDs, in.GalleryIDs, 0)
 	}
 	if UsesProxies(l) {
 		for i, label := range in.QueryLabels {
@@ -150,4 +151,22 @@ func (in *Input) relevance(l Loss) (*relevance, error) {
 		}
 	}
 	return r, nil
+}
+
+// ownRelevance is relevance where the batch, and the memory behind it, is the gallery.
+func (in *Input) ownRelevance(l Loss) *relevance {
+	columns := in.QueryLabels
+	if in.memory != nil {
+		columns = slices.Concat(columns, in.memory.labels)
+	}
+	r := byLabel(in.QueryLabels, columns)
+	if _, pairs := l.(pairLoss); pairs || l.Shared().Self == "exclude" {
+		for i := range in.QueryLabels {
+			r.exclude(i, int32(i))
+		}
+	}
+	if in.memory != nil {
+		r.excludeSame(in.QueryIDs, in.memory.ids, len(in.QueryLabels))
+	}
+	return r
 }

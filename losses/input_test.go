@@ -125,6 +125,11 @@ func TestBadParameters(t *testing.T) {
 		{"supap", "chunk=some", `"some"`},
 		{"supap", "budget=1KiB", "budget is 1KiB"},
 		{"supap", "budget=much", `"much"`},
+		{"supap", "memory.size=-4", `"-4"`},
+		{"supap", "memory.batches=-1", "memory.batches is -1"},
+		{"supap", "memory.combine=both", `memory.combine is "both"`},
+		{"supap", "memory={size: 5, batches: 2}", "both set"},
+		{"supap", "memory.start_step=-1", "memory.start_step is -1"},
 		{"supap", "taau=1", "did you mean tau"},
 		{"supap", "flatten=true", ""},
 	} {
@@ -141,7 +146,7 @@ func TestBadParameters(t *testing.T) {
 		}
 		refused(t, err, []string{c.says})
 	}
-	l := &losses.SmoothAP{Common: losses.Common{Self: "exclude", Lone: "skip", DType: "auto", Budget: 1 << 20}, Tau: math.NaN()}
+	l := &losses.SmoothAP{Common: losses.Common{Self: "exclude", Lone: "skip", DType: "auto", Budget: 1 << 20, Memory: losses.Memory{Combine: "sum"}}, Tau: math.NaN()}
 	_, err := losses.Forward(l, losses.Input{})
 	refused(t, err, []string{"tau is NaN"})
 	if _, err := losses.New("supapp"); err == nil || !strings.Contains(err.Error(), `"supap"`) {

@@ -7,9 +7,10 @@ import "roadmap/pkg/torch"
 type pass struct {
 	loss Loss
 
-	query, gallery rows // [M, d], [N, d]; the same when square
-	square         bool // the queries are the gallery
-	unit           bool // rows have length 1
+	query, gallery rows  // [M, d], [N, d]
+	own            int64 // columns of the gallery, from the first, that are the queries
+	square         bool  // all of them are, and nothing else is
+	unit           bool  // rows have length 1
 	twins          *twins
 	lists          *relevance
 
@@ -103,8 +104,8 @@ func (p *pass) collect(t tile) error {
 		p.queryGrad.Narrow(0, int64(t.first), int64(t.n)).AddMMInPlace(t.scores, p.gallery.unit.Alias(t.scope))
 	}
 	switch {
-	case p.square && p.intoQuery:
-		p.queryGrad.AddMMInPlace(t.scores.T(), query)
+	case p.own > 0 && p.intoQuery:
+		p.queryGrad.AddMMInPlace(t.scores.Narrow(1, 0, p.own).T(), query)
 	case p.intoGallery:
 		p.galleryGrad.AddMMInPlace(t.scores.T(), query)
 	}

@@ -85,11 +85,12 @@ func (r *relevance) exclude(i int, columns ...int32) {
 	r.never[i] = append(r.never[i], columns...)
 }
 
-// excludeSame makes queries never meet gallery entries of their own id.
-func (r *relevance) excludeSame(queries, gallery []int64) {
+// excludeSame makes queries never meet gallery entries of their own id; those
+// of the ids given begin at column first.
+func (r *relevance) excludeSame(queries, gallery []int64, first int) {
 	at := make(map[int64][]int32, len(gallery))
 	for j, id := range gallery {
-		at[id] = append(at[id], int32(j))
+		at[id] = append(at[id], int32(first+j))
 	}
 	for i, id := range queries {
 		if own := at[id]; own != nil {
