@@ -96,6 +96,18 @@ const bytesPerWanted = 16
 // rankings finds the ranks of every query's wanted items, at every level of
 // relevance: [level][query].
 func (e *engine) rankings(levels []relevance) ([][]rank.Query, error) {
+	all := make([][]rank.Query, len(levels))
+	err := e.each(levels, func(level int, p *panel) {
+		for row := range p.to - p.from {
+			all[level] = append(all[level], rank.Query{Ranks: p.of(row, p.Count), Candidates: e.candidates()})
+		}
+	})
+	return all, err
+}
+
+// each finds ranks for as many queries at a time as fit into memory, and hands
+// over their panels in order, with the ranks in Count.
+func (e *engine) each(levels []relevance, take func(level int, p *panel)) error {
 	cuts := e.cuts(levels)
 	n := int64(e.gallery.rows)
 	e.progress.total = int64(e.queries.rows) * n
@@ -103,26 +115,23 @@ func (e *engine) rankings(levels []relevance) ([][]rank.Query, error) {
 	if symmetric {
 		e.progress.total = n * (n + 1) / 2
 	}
-	all := make([][]rank.Query, len(levels))
 	for i := 1; i < len(cuts); i++ {
 		panels := make([]*panel, len(levels))
 		for v, r := range levels {
 			var err error
 			if panels[v], err = e.newPanel(r, cuts[i-1], cuts[i]); err != nil {
-				return nil, err
+				return err
 			}
 		}
 		if err := e.count(panels, symmetric); err != nil {
-			return nil, err
+			return err
 		}
 		for v, p := range panels {
-			ranks := p.ranks(e.same)
-			for row := range p.to - p.from {
-				all[v] = append(all[v], rank.Query{Ranks: ranks[p.Start[row]:p.Start[row+1]:p.Start[row+1]], Candidates: e.candidates()})
-			}
+			p.rank(e.same)
+			take(v, p)
 		}
 	}
-	return all, nil
+	return nil
 }
 
 // cuts divides the queries so that the wanted items of each part fit into
@@ -143,9 +152,15 @@ func (e *engine) cuts(levels []relevance) []int {
 
 // count compares the panels' queries with the whole gallery.
 func (e *engine) count(panels []*panel, symmetric bool) error {
-	from, to := panels[0].from, panels[0].to
+	return e.blocks(e.queries, panels[0].from, panels[0].to, func(block *torch.KNNBlock, from, to int) error {
+		return e.sweep(panels, block, from, to, symmetric)
+	})
+}
+
+// blocks lays rows [from, to) of a shelf out as fixed sides, one after another.
+func (e *engine) blocks(s *shelf, from, to int, use func(block *torch.KNNBlock, from, to int) error) error {
 	size := fixedRows
-	if e.queries.kept == nil {
+	if s.kept == nil {
 		size = fixedRowsAnew
 	}
 	size = min(size, to-from)
@@ -155,7 +170,7 @@ func (e *engine) count(panels []*panel, symmetric bool) error {
 	}
 	defer block.Close()
 	var made *torch.KNNRows
-	if e.queries.kept == nil {
+	if s.kept == nil {
 		if made, err = e.knn.Rows(size); err != nil {
 			return err
 		}
@@ -163,10 +178,10 @@ func (e *engine) count(panels []*panel, symmetric bool) error {
 	}
 	for at := from; at < to; at += size {
 		end := min(at+size, to)
-		if err := e.queries.block(e.pool, block, made, at, end); err != nil {
+		if err := s.block(e.pool, block, made, at, end); err != nil {
 			return err
 		}
-		if err := e.sweep(panels, block, at, end, symmetric); err != nil {
+		if err := use(block, at, end); err != nil {
 			return err
 		}
 	}

@@ -1,5 +1,3 @@
-// Package eval evaluates embeddings: exact nearest neighbours and the metrics
-// of package rank, streamed over galleries of any size.
 package eval
 
 import (

@@ -51,3 +51,32 @@ func (s stored) Dim() int     { return s.Shape[1] }
 func (s stored) Copy(from, to int, into []float32) error {
 	return s.Tensor.Rows(from, to).CopyFloat32s(into[:(to-from)*s.Dim()])
 }
+
+// Select is some rows of a matrix, in the order given.
+func Select(m Matrix, rows []int) Matrix { return selection{m, rows} }
+
+type selection struct {
+	Matrix
+	rows []int
+}
+
+func (s selection) Rows() int { return len(s.rows) }
+
+func (s selection) Copy(from, to int, into []float32) error {
+	d := s.Dim()
+	for i, row := range s.rows[from:to] {
+		if err := s.Matrix.Copy(row, row+1, into[i*d:(i+1)*d]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pick is the labels of some rows.
+func pick(labels []int64, rows []int) []int64 {
+	out := make([]int64, len(rows))
+	for i, row := range rows {
+		out[i] = labels[row]
+	}
+	return out
+}

@@ -139,33 +139,43 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// check refuses embeddings and labels that do not fit together.
+// check refuses embeddings, labels and metrics that do not fit together.
 func (in Input) check(metrics []rank.Metric) error {
-	if err := checkRows("query embeddings", in.Query); err != nil {
+	if err := in.checkMatrices(); err != nil {
 		return err
-	}
-	candidates := in.Query.Rows() - 1
-	if in.Gallery != nil {
-		if err := checkRows("gallery embeddings", in.Gallery); err != nil {
-			return err
-		}
-		if q, g := in.Query.Dim(), in.Gallery.Dim(); q != g {
-			return fault.Inputf("%s has rows of %d numbers, %s of %d: they come from different networks", in.Query.Name(), q, in.Gallery.Name(), g)
-		}
-		candidates = in.Gallery.Rows()
-	}
-	if candidates == 0 {
-		return fault.Inputf("%s: a single row has nothing to be compared with", in.Query.Name())
 	}
 	for _, level := range in.levels() {
 		if err := in.checkLabels(level); err != nil {
 			return err
 		}
 	}
+	candidates := in.Query.Rows() - 1
+	if in.Gallery != nil {
+		candidates = in.Gallery.Rows()
+	}
 	for _, m := range metrics {
 		if m.K > candidates {
 			return fault.Inputf("%v: only %d candidates are ranked; K may be at most that", m, candidates)
 		}
+	}
+	return nil
+}
+
+func (in Input) checkMatrices() error {
+	if err := checkRows("query embeddings", in.Query); err != nil {
+		return err
+	}
+	if in.Gallery == nil {
+		if in.Query.Rows() == 1 {
+			return fault.Inputf("%s: a single row has nothing to be compared with", in.Query.Name())
+		}
+		return nil
+	}
+	if err := checkRows("gallery embeddings", in.Gallery); err != nil {
+		return err
+	}
+	if q, g := in.Query.Dim(), in.Gallery.Dim(); q != g {
+		return fault.Inputf("%s has rows of %d numbers, %s of %d: they come from different networks", in.Query.Name(), q, in.Gallery.Name(), g)
 	}
 	return nil
 }

@@ -137,7 +137,7 @@ func (e *engine) score(s *scratch, p *panel, g group) error {
 		if err := e.gallery.gather(s, items, s.made); err != nil {
 			return err
 		}
-		if err := e.knn.Scores(s.few, len(g.queries), s.made, len(items), s.scores); err != nil {
+		if err := e.knn.Scores(s.few.Side(0, len(g.queries), 0), s.made.Side(0, len(items), 0), s.scores); err != nil {
 			return err
 		}
 		for i, query := range g.queries {
@@ -193,8 +193,8 @@ func keyScore(key uint64) float32 {
 	return math.Float32frombits(^bits)
 }
 
-// ranks turns finished counts into ranks, in place: [n] ascending for each query.
-func (p *panel) ranks(same bool) []int32 {
+// rank turns finished counts into ranks, ascending for each query.
+func (p *panel) rank(same bool) {
 	torch.KNNTotal(p.KNNWanted)
 	for row := range p.to - p.from {
 		query := int32(p.from + row)
@@ -205,5 +205,9 @@ func (p *panel) ranks(same bool) []int32 {
 			}
 		}
 	}
-	return p.Count
+}
+
+// of is the part of a list that belongs to a row of the panel.
+func (p *panel) of(row int, list []int32) []int32 {
+	return list[p.Start[row]:p.Start[row+1]:p.Start[row+1]]
 }

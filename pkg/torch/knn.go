@@ -215,15 +215,6 @@ func (r *KNNRows) CopyFrom(to int, other *KNNRows, from int) {
 	copy(unsafe.Slice((*float32)(unsafe.Pointer(dst.x)), width), unsafe.Slice((*float32)(unsafe.Pointer(src.x)), width))
 }
 
-// Scores writes the exact scores of a's first na rows with b's first nb, [na, nb].
-func (k *KNN) Scores(a *KNNRows, na int, b *KNNRows, nb int, scores []float32) error {
-	if na > a.capacity || nb > b.capacity || na*nb > len(scores) {
-		return fmt.Errorf("KNN.Scores: %d x %d scores for %d", na, nb, len(scores))
-	}
-	C.knn_exact(&k.plan, a.side.x, C.int64_t(na), b.side.x, C.int64_t(nb), (*C.float)(unsafe.SliceData(scores)))
-	return nil
-}
-
 // KNNSide is a run of rows, as one side of a comparison.
 type KNNSide struct{ c C.knn_side }
 
@@ -235,6 +226,15 @@ func (r *KNNRows) Side(from, to, first int) KNNSide {
 	s := r.knn.shift(r.side, from)
 	s.first, s.rows = C.int64_t(first), C.int64_t(to-from)
 	return KNNSide{s}
+}
+
+// Scores writes the exact scores of one side's rows with another's, [a, b].
+func (k *KNN) Scores(a, b KNNSide, scores []float32) error {
+	if a.Len()*b.Len() > len(scores) {
+		return fmt.Errorf("KNN.Scores: room for %d of %d x %d scores", len(scores), a.Len(), b.Len())
+	}
+	C.knn_exact(&k.plan, a.c.x, a.c.rows, b.c.x, b.c.rows, (*C.float)(unsafe.SliceData(scores)))
+	return nil
 }
 
 // KNNBlock is a fixed side: rows laid out once to be compared with many.

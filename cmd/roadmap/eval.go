@@ -1,0 +1,481 @@
+package main
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"roadmap/eval"
+	"roadmap/eval/rank"
+	"roadmap/pkg/fault"
+	"roadmap/pkg/tensorio"
+	"roadmap/pkg/torch"
+)
+
+func init() { register(evalVerb) }
+
+func evalVerb() *cli.Command {
+	return &cli.Command{
+		Name:  "eval",
+		Usage: "measure retrieval: recall@k, mAP@R and others, exactly",
+		Description: "Ranks the gallery for every query and measures where the relevant items stand. Without a gallery the\n" +
+			"queries are the gallery, and no query finds its own row. Scores are float32, ties go by index, and\n" +
+			"nothing but the embeddings and labels has an influence on the figures.\n\n" +
+			"Embeddings are .npy or .safetensors, of any size (they are mapped); labels .npy, .txt, or .csv such as\n" +
+			"embed writes. --run, or --model, --weights and --data, embed the images first.\n\n" +
+			"Metrics: r@K, p@K, map@r, rp, map, mrr.\n\n" +
+			"Examples:\n  roadmap eval --embeddings test.npy --labels test.csv --metrics r@1,r@10,map@r --bootstrap 1000\n" +
+			"  roadmap eval --embeddings query.npy --labels query.txt --gallery gallery.npy --gallery-labels gallery.txt\n" +
+			"  roadmap eval --run runs/glyphs_demo --json\n" +
+			"  roadmap eval --embeddings q.npy --gallery g.npy --protocol revisited --ground-truth gnd_roxford5k.pkl\n" +
+			"  roadmap eval --embeddings test.npy --labels test.npy --gap random=128 --batch-curve 16,64,256",
+		Flags: append(append([]cli.Flag{
+			&cli.StringFlag{Name: "embeddings", Usage: "queries: .npy [N, d] or .safetensors"},
+			&cli.StringFlag{Name: "labels", Usage: "their labels: .npy, .csv or .txt (default: those in the .safetensors)"},
+			&cli.StringFlag{Name: "gallery", Usage: "embeddings to be retrieved, where they are not the queries"},
+			&cli.StringFlag{Name: "gallery-labels", Usage: "their labels"},
+			&cli.StringSliceFlag{Name: "level", Usage: "a further label, as a column of the .csv of --labels or as NAME=FILE[,GALLERY_FILE]; may be repeated"},
+			&cli.StringFlag{Name: "metrics", Usage: "comma-separated (default: r@1,r@10,map@r,rp,map,mrr as far as there are candidates)"},
+			&cli.StringFlag{Name: "lone", Value: string(rank.Skip), Usage: "queries without relevant items: skip, or zero in every mean"},
+			&cli.StringFlag{Name: "ties", Value: string(rank.ByIndex), Usage: "equal scores: index, pessimistic or optimistic"},
+			&cli.StringFlag{Name: "distance", Value: string(eval.Cosine), Usage: "cosine or l2"},
+			&cli.IntFlag{Name: "bootstrap", Usage: "resamples of the queries for 95 % intervals; 0: none"},
+			&cli.Uint64Flag{Name: "seed", Usage: "of everything random"},
+			&cli.StringFlag{Name: "per-query", Usage: "file to write: a .csv with a row a query"},
+			&cli.BoolFlag{Name: "force", Usage: "replace --per-query if it is there"},
+			&cli.StringFlag{Name: "protocol", Usage: "revisited (Oxford, Paris) or vehicleid"},
+			&cli.StringFlag{Name: "ground-truth", Usage: "of --protocol revisited: gnd_roxford5k.pkl or gnd_rparis6k.pkl"},
+			&cli.IntFlag{Name: "repeats", Value: 10, Usage: "of --protocol vehicleid: random galleries"},
+			&cli.StringFlag{Name: "gap", Usage: "decomposability gap over batches=FILE.npy ([K, B] rows from 0, -1 for none) or random=SIZE"},
+			&cli.Float64Flag{Name: "alpha", Value: 0.9, Usage: "of --gap: cosine that positives should reach"},
+			&cli.Float64Flag{Name: "beta", Value: 0.6, Usage: "of --gap: cosine that negatives should stay below"},
+			&cli.StringFlag{Name: "batch-curve", Usage: "map of random batches of these sizes, as 16,32,64"},
+			&cli.IntFlag{Name: "draws", Value: 10, Usage: "of --batch-curve: batches of each size"},
+			&cli.StringFlag{Name: "precision", Value: "exact", Usage: "exact, or float32: no integers to screen with; the same figures"},
+			&cli.IntFlag{Name: "memory", Value: 2048, Usage: "MiB for what grows with the input"},
+		}, imageFlags()...), quietFlag(), jsonFlag()),
+		Action: evalAction,
+	}
+}
+
+// imageFlags are those of networkFlags that do not mean something else here.
+func imageFlags() []cli.Flag {
+	return slices.DeleteFunc(networkFlags(), func(f cli.Flag) bool { return f.Names()[0] == "precision" })
+}
+
+// evaluated is the result of the verb.
+type evaluated struct {
+	Metrics    map[string]float64    `json:"metrics"`
+	Queries    int                   `json:"queries"`
+	Gallery    int                   `json:"gallery"`
+	Lone       any                   `json:"lone"` // a number; by difficulty for revisited
+	Dim        int                   `json:"dim"`
+	Ties       string                `json:"ties,omitempty"`
+	Distance   string                `json:"distance"`
+	Seconds    float64               `json:"seconds"`
+	Confidence map[string][2]float64 `json:"confidence,omitempty"`
+	First      []quantile            `json:"first,omitempty"` // of the rank of the first relevant item
+	SD         map[string]float64    `json:"sd,omitempty"`    // over repeats
+	Repeats    int                   `json:"repeats,omitempty"`
+	Gap        *gapFigures           `json:"gap,omitempty"`
+	Curve      []curvePoint          `json:"curve,omitempty"`
+
+	order []string // of the metrics in print
+}
+
+type quantile struct {
+	Share float64 `json:"share"`
+	Rank  int     `json:"rank"`
+}
+
+type gapFigures struct {
+	DG      float64 `json:"dg"`
+	Bound8  float64 `json:"bound8"`
+	Bound9  float64 `json:"bound9"`
+	Worst8  float64 `json:"worst8"`
+	Worst9  float64 `json:"worst9"`
+	AP      float64 `json:"ap"`
+	InBatch float64 `json:"in_batch"`
+	Batches int     `json:"batches"`
+	Alpha   float64 `json:"alpha"`
+	Beta    float64 `json:"beta"`
+}
+
+type curvePoint struct {
+	Batch int     `json:"batch"`
+	Mean  float64 `json:"mean"`
+	SD    float64 `json:"sd"`
+	Draws int     `json:"draws"`
+	Lone  int     `json:"lone"`
+}
+
+func evalAction(c *cli.Context) error {
+	if _, err := positional(c, 0, 0); err != nil {
+		return err
+	}
+	if err := checkEval(c); err != nil {
+		return err
+	}
+	options, err := evalOptions(c)
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	s, err := openSets(c)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	var result *evaluated
+	switch c.String("protocol") {
+	case "revisited":
+		result, err = evalRevisited(c, s, options)
+	case "vehicleid":
+		result, err = evalVehicleID(c, s, options)
+	default:
+		result, err = evalPlain(c, s, options)
+	}
+	if err != nil {
+		return err
+	}
+	result.Distance = c.String("distance")
+	result.Seconds = time.Since(begin).Seconds()
+	return answer(c, result, result.print)
+}
+
+// checkEval refuses options that do not go together.
+func checkEval(c *cli.Context) error {
+	refuse := func(format string, args ...any) error { return usageError(c.Command.HelpName, format, args...) }
+	images := c.IsSet("run") || c.IsSet("model") || c.IsSet("data") || c.IsSet("weights")
+	protocol := c.String("protocol")
+	plain := []string{"per-query", "gap", "batch-curve", "bootstrap", "level"}
+	switch {
+	case c.IsSet("embeddings") == images:
+		return refuse("what is to be evaluated? give --embeddings, or --run, or --model with --weights and --data")
+	case images && (c.IsSet("labels") || c.IsSet("gallery") || c.IsSet("level")):
+		return refuse("--labels, --level and --gallery go with --embeddings; images bring their own labels")
+	case protocol != "" && protocol != "revisited" && protocol != "vehicleid":
+		return refuse("--protocol is %q; give revisited or vehicleid", protocol)
+	case (protocol == "revisited") != c.IsSet("ground-truth"):
+		return refuse("--protocol revisited and --ground-truth FILE go together")
+	case protocol == "revisited" && (c.IsSet("metrics") || c.IsSet("labels") || c.IsSet("ties") || images):
+		return refuse("--protocol revisited has its own metrics and relevance: give --embeddings, --gallery and --ground-truth")
+	case protocol == "revisited" && !c.IsSet("gallery"):
+		return refuse("--protocol revisited needs --gallery, in the order of the ground truth's imlist")
+	case protocol == "vehicleid" && c.IsSet("gallery"):
+		return refuse("--protocol vehicleid draws its galleries from --embeddings: drop --gallery")
+	case c.IsSet("gallery") && (c.IsSet("gap") || c.IsSet("batch-curve")):
+		return refuse("--gap and --batch-curve are about one set: drop --gallery")
+	case c.IsSet("gallery-labels") && !c.IsSet("gallery"):
+		return refuse("--gallery-labels needs --gallery")
+	case c.Int("memory") < 1:
+		return refuse("--memory is %d MiB; give at least 1", c.Int("memory"))
+	case c.String("precision") != "exact" && c.String("precision") != "float32":
+		return refuse("--precision is %q; give exact or float32", c.String("precision"))
+	}
+	for _, name := range plain {
+		if protocol != "" && c.IsSet(name) {
+			return refuse("--%s does not go with --protocol", name)
+		}
+	}
+	return nil
+}
+
+// evalOptions reads the options that search shares but metrics, lone and ties.
+func evalOptions(c *cli.Context) (eval.Options, error) {
+	o := eval.Options{
+		Distance: eval.Distance(c.String("distance")), Float32: c.String("precision") == "float32",
+		Seed: c.Uint64("seed"), MemoryBytes: int64(c.Int("memory")) << 20,
+		Lone: rank.Lone(c.String("lone")), Ties: rank.Ties(c.String("ties")), Bootstrap: c.Int("bootstrap"),
+	}
+	if list := c.String("metrics"); list != "" {
+		for name := range strings.SplitSeq(list, ",") {
+			o.Metrics = append(o.Metrics, strings.TrimSpace(name))
+		}
+	}
+	var err error
+	if o.Device, err = torch.ParseDevice(c.String("device")); err != nil {
+		return o, err
+	}
+	return o, o.Validate()
+}
+
+// usualMetrics are those of a table, as far as there are candidates.
+func usualMetrics(candidates int) []string {
+	metrics := []string{"r@1"}
+	if candidates >= 10 {
+		metrics = append(metrics, "r@10")
+	}
+	return append(metrics, "map@r", "rp", "map", "mrr")
+}
+
+// evalPlain evaluates one set, or queries with a gallery.
+func evalPlain(c *cli.Context, s *sets, o eval.Options) (*evaluated, error) {
+	if len(o.Metrics) == 0 {
+		o.Metrics = usualMetrics(s.candidates())
+	}
+	bar := newProgress(c, "compare", "pairs", 0)
+	o.Progress = bar.pairs
+	found, err := eval.Run(c.Context, s.in, o)
+	if err != nil {
+		return nil, err
+	}
+	bar.finish()
+	r := &evaluated{Metrics: found.Metrics, Queries: found.Queries, Gallery: found.Gallery, Lone: found.Lone, Dim: found.Dim, Ties: string(o.Ties)}
+	for _, level := range found.Levels {
+		for _, v := range level.Report.Values {
+			r.order = append(r.order, levelName(v.Metric.String(), level.Name))
+		}
+	}
+	for _, q := range found.Levels[0].Report.First {
+		r.First = append(r.First, quantile{q.Q, q.Rank})
+	}
+	for name, i := range found.Intervals {
+		if r.Confidence == nil {
+			r.Confidence = map[string][2]float64{}
+		}
+		r.Confidence[name] = [2]float64{i.Low, i.High}
+	}
+	if out := c.String("per-query"); out != "" {
+		if err := writePerQuery(out, s, found, o.Metrics, c.Bool("force")); err != nil {
+			return nil, err
+		}
+	}
+	if spec := c.String("gap"); spec != "" {
+		if r.Gap, err = evalGap(c, s, spec, o); err != nil {
+			return nil, err
+		}
+	}
+	if sizes := c.String("batch-curve"); sizes != "" {
+		if r.Curve, err = evalCurve(c, s, sizes, o); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+func levelName(metric, level string) string {
+	if level == "" {
+		return metric
+	}
+	return metric + "/" + level
+}
+
+// pairs shows progress in pairs compared, whose number is known once they are
+// being compared.
+func (p *progress) pairs(done, total int64) {
+	p.total = int(total)
+	p.set(int(done), "")
+}
+
+func evalRevisited(c *cli.Context, s *sets, o eval.Options) (*evaluated, error) {
+	truth, err := eval.ReadGroundTruth(c.String("ground-truth"))
+	if err != nil {
+		return nil, err
+	}
+	found, err := eval.Revisited(c.Context, s.in.Query, s.in.Gallery, truth, o)
+	if err != nil {
+		return nil, err
+	}
+	r := &evaluated{Metrics: found.Metrics, Queries: found.Queries, Gallery: found.Gallery, Lone: found.Lone, Dim: found.Dim, Ties: string(rank.ByIndex)}
+	for _, d := range rank.Difficulties {
+		r.order = append(r.order, "map/"+string(d))
+		for _, k := range eval.RevisitedKs {
+			r.order = append(r.order, fmt.Sprintf("mp@%d/%s", k, d))
+		}
+	}
+	return r, nil
+}
+
+func evalVehicleID(c *cli.Context, s *sets, o eval.Options) (*evaluated, error) {
+	repeats := c.Int("repeats")
+	s.in.Levels = nil
+	spread, last, err := eval.VehicleID(c.Context, s.in, repeats, o)
+	if err != nil {
+		return nil, err
+	}
+	r := &evaluated{Metrics: map[string]float64{}, SD: map[string]float64{}, Repeats: repeats,
+		Queries: last.Queries, Gallery: last.Gallery, Lone: last.Lone, Dim: last.Dim, Ties: string(o.Ties)}
+	for _, v := range last.Levels[0].Report.Values {
+		name := v.Metric.String()
+		r.order = append(r.order, name)
+		r.Metrics[name], r.SD[name] = spread[name].Mean, spread[name].SD
+	}
+	return r, nil
+}
+
+func evalGap(c *cli.Context, s *sets, spec string, o eval.Options) (*gapFigures, error) {
+	batches, err := readBatches(spec, s.in.Query.Rows(), o.Seed)
+	if err != nil {
+		return nil, err
+	}
+	alpha, beta := c.Float64("alpha"), c.Float64("beta")
+	g, err := eval.DecomposabilityGap(c.Context, s.in, batches, eval.GapOptions{Alpha: alpha, Beta: beta}, o)
+	if err != nil {
+		return nil, err
+	}
+	return &gapFigures{g.DG, g.Bound8, g.Bound9, g.Worst8, g.Worst9, g.AP, g.InBatch, g.Batches, alpha, beta}, nil
+}
+
+// readBatches reads --gap: batches=FILE.npy or random=SIZE.
+func readBatches(spec string, rows int, seed uint64) ([][]int, error) {
+	kind, value, _ := strings.Cut(spec, "=")
+	switch kind {
+	case "random":
+		size, err := strconv.Atoi(value)
+		if err != nil || size < 2 || size > rows {
+			return nil, fault.Inputf("--gap random=%s: give the size of a batch, from 2 to %d", value, rows)
+		}
+		return eval.RandomBatches(rows, size, seed), nil
+	case "batches":
+		return batchFile(value)
+	}
+	return nil, fault.Inputf("--gap %s: give batches=FILE.npy or random=SIZE", spec)
+}
+
+// batchFile reads rows by batch, [K, B]; numbers below 0 fill short batches up.
+func batchFile(path string) ([][]int, error) {
+	f, err := tensorio.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	t, err := f.Tensor(tensorio.Single)
+	if err != nil {
+		return nil, err
+	}
+	if len(t.Shape) != 2 || !t.DType.IsInteger() {
+		return nil, fault.Inputf("%s: holds %v of shape %v; batches are whole numbers, [K, B]: a row of row numbers a batch", path, t.DType, t.Shape)
+	}
+	numbers, err := t.Int64s()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	batches := make([][]int, t.Shape[0])
+	for i, n := range numbers {
+		if n >= 0 {
+			batches[i/t.Shape[1]] = append(batches[i/t.Shape[1]], int(n))
+		}
+	}
+	return batches, nil
+}
+
+func evalCurve(c *cli.Context, s *sets, list string, o eval.Options) ([]curvePoint, error) {
+	var sizes []int
+	for word := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(word))
+		if err != nil {
+			return nil, fault.Inputf("--batch-curve %s: %q is no size; give whole numbers, as 16,32,64", list, word)
+		}
+		sizes = append(sizes, n)
+	}
+	o.Metrics = []string{"map"}
+	found, err := eval.BatchCurve(c.Context, s.in, sizes, c.Int("draws"), o)
+	if err != nil {
+		return nil, err
+	}
+	var curve []curvePoint
+	for _, p := range found {
+		curve = append(curve, curvePoint{p.Batch, p.Metrics["map"].Mean, p.Metrics["map"].SD, p.Draws, p.Lone})
+	}
+	return curve, nil
+}
+
+// writePerQuery writes a row a query: its label, how many items are relevant,
+// the rank of the first, and every metric, at every level.
+func writePerQuery(path string, s *sets, found *eval.Result, names []string, overwrite bool) error {
+	metrics, err := rank.ParseMetrics(strings.Join(names, ","))
+	if err != nil {
+		return err
+	}
+	header := []string{"row", "label"}
+	for _, level := range found.Levels {
+		header = append(header, levelName("relevant", level.Name), levelName("first", level.Name))
+		for _, m := range metrics {
+			header = append(header, levelName(m.String(), level.Name))
+		}
+	}
+	return tensorio.Save(path, overwrite, func(w io.Writer) error {
+		table := csv.NewWriter(w)
+		table.UseCRLF = true
+		if err := table.Write(header); err != nil {
+			return err
+		}
+		for i := range found.Queries {
+			row := []string{strconv.Itoa(i), s.name(i)}
+			for _, level := range found.Levels {
+				row = append(row, perQuery(level.Rankings[i], metrics)...)
+			}
+			if err := table.Write(row); err != nil {
+				return err
+			}
+		}
+		table.Flush()
+		return table.Error()
+	})
+}
+
+// perQuery is the cells of one query at one level; those of a lone one are empty.
+func perQuery(q rank.Query, metrics []rank.Metric) []string {
+	if q.Lone() {
+		return append([]string{"0"}, make([]string, 1+len(metrics))...)
+	}
+	cells := []string{strconv.Itoa(len(q.Ranks)), strconv.Itoa(int(q.Ranks[0]))}
+	for _, m := range metrics {
+		cells = append(cells, strconv.FormatFloat(m.Of(q), 'g', -1, 64))
+	}
+	return cells
+}
+
+// print writes the result for people.
+func (r *evaluated) print(w io.Writer) error {
+	var rows [][]string
+	header := []string{"metric", "value"}
+	if r.Confidence != nil {
+		header = append(header, "95 % from", "to")
+	}
+	if r.SD != nil {
+		header = append(header, "sd")
+	}
+	for _, name := range r.order {
+		row := []string{name, fmt.Sprintf("%.4f", r.Metrics[name])}
+		if i, ok := r.Confidence[name]; ok {
+			row = append(row, fmt.Sprintf("%.4f", i[0]), fmt.Sprintf("%.4f", i[1]))
+		}
+		if sd, ok := r.SD[name]; ok {
+			row = append(row, fmt.Sprintf("%.4f", sd))
+		}
+		rows = append(rows, row)
+	}
+	if err := printTable(w, header, rows); err != nil {
+		return err
+	}
+	text := fmt.Sprintf("%d queries, %d in the gallery, %d dimensions, %s, ties by %s; lone queries: %v; %.2f s\n",
+		r.Queries, r.Gallery, r.Dim, r.Distance, r.Ties, r.Lone, r.Seconds)
+	if len(r.First) > 0 {
+		text += "rank of the first relevant item:"
+		for _, q := range r.First {
+			text += fmt.Sprintf(" %g %% ≤ %d,", 100*q.Share, q.Rank)
+		}
+		text = strings.TrimSuffix(text, ",") + "\n"
+	}
+	if g := r.Gap; g != nil {
+		text += fmt.Sprintf("decomposability gap over %d batches: %.4f (AP in batches %.4f, over all %.4f)\n"+
+			"  if AP in every batch were 1, at most %.4f (eq. 8) or %.4f (eq. 9, alpha %g, beta %g); with the batches in the order given %.4f and %.4f\n",
+			g.Batches, g.DG, g.InBatch, g.AP, g.Worst8, g.Worst9, g.Alpha, g.Beta, g.Bound8, g.Bound9)
+	}
+	if _, err := io.WriteString(w, text); err != nil || r.Curve == nil {
+		return err
+	}
+	rows = nil
+	for _, p := range r.Curve {
+		rows = append(rows, []string{strconv.Itoa(p.Batch), fmt.Sprintf("%.4f", p.Mean), fmt.Sprintf("%.4f", p.SD), strconv.Itoa(p.Draws), strconv.Itoa(p.Lone)})
+	}
+	return printTable(w, []string{"batch", "map", "sd", "draws", "without relevant pairs"}, rows)
+}

@@ -1,0 +1,296 @@
+package eval
+
+import (
+	"context"
+	"slices"
+
+	"roadmap/eval/rank"
+	"roadmap/pkg/fault"
+	"roadmap/pkg/rng"
+)
+
+// GapOptions are the bounds' parameters: positives are meant to score at least
+// Alpha, negatives at most Beta (ROADMAP, Ramzi et al. 2021, eq. 7).
+type GapOptions struct{ Alpha, Beta float64 }
+
+// Gap is the decomposability gap of average precision over batches and its two
+// bounds, as means over the queries that have positives.
+type Gap struct {
+	AP, InBatch float64 // mean AP over the whole set, and within batches
+	DG          float64 // eq. 6: InBatch - AP
+	// Bound8 and Bound9 are eq. 8 and 9 with the batches in the order given.
+	// They assume that the AP within every batch is 1.
+	Bound8, Bound9 float64
+	// Worst8 and Worst9 let as many negatives precede each positive as in any
+	// order of the batches. With equal batches Worst8 is eq. 8 in its worst
+	// order; otherwise, and for Worst9, it may lie above that, never below. These
+	// bound DG whenever InBatch is 1, whatever the order.
+	Worst8, Worst9 float64
+	Queries, Lone  int
+	Batches        int
+	PerQuery       []QueryGap // of each row that is in a batch, in the order of the batches
+}
+
+// QueryGap is the gap of one query; all zero where it is lone.
+type QueryGap struct {
+	Row                            int
+	Lone                           bool
+	AP, InBatch                    float64
+	Bound8, Bound9, Worst8, Worst9 float64
+}
+
+// RandomBatches divides rows 0 … n-1 into batches of a size at random; the last
+// may be smaller.
+func RandomBatches(n, size int, seed uint64) [][]int {
+	return slices.Collect(slices.Chunk(rng.New(seed).Perm(n), size))
+}
+
+// DecomposabilityGap measures how far the mean AP within batches is above the AP
+// over their union, which is what is evaluated: every row in a batch is a query,
+// against all others, and against those of each batch in turn that holds a
+// positive. A row in two batches, or in none that exists, is an input error.
+func DecomposabilityGap(ctx context.Context, in Input, batches [][]int, g GapOptions, o Options) (*Gap, error) {
+	if in.Gallery != nil {
+		return nil, fault.Inputf("gap: batches are drawn from one set of embeddings; give no gallery")
+	}
+	o.Ties = rank.ByIndex
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	if o.Distance == L2 {
+		return nil, fault.Inputf("gap: alpha and beta are cosines; the gap is not defined for l2")
+	}
+	if err := in.check(nil); err != nil {
+		return nil, err
+	}
+	b, err := newBatches(in, batches)
+	if err != nil {
+		return nil, err
+	}
+	union := Select(in.Query, b.rows)
+	o.Metrics = []string{"map"}
+	whole, err := Run(ctx, Input{Query: union, QueryLabels: b.labels}, o)
+	if err != nil {
+		return nil, err
+	}
+	gap := &Gap{Queries: len(b.rows), Lone: whole.Lone, Batches: len(batches), PerQuery: make([]QueryGap, len(b.rows))}
+	if err := b.measure(ctx, union, whole.Levels[0].Rankings, g, o, gap.PerQuery); err != nil {
+		return nil, err
+	}
+	gap.average()
+	return gap, nil
+}
+
+// average takes the means over the queries.
+func (g *Gap) average() {
+	n := float64(g.Queries - g.Lone)
+	for _, q := range g.PerQuery {
+		if q.Lone {
+			continue
+		}
+		g.AP += q.AP / n
+		g.InBatch += q.InBatch / n
+		g.Bound8 += q.Bound8 / n
+		g.Bound9 += q.Bound9 / n
+		g.Worst8 += q.Worst8 / n
+		g.Worst9 += q.Worst9 / n
+	}
+	g.DG = g.InBatch - g.AP
+}
+
+// batches are rows batch by batch.
+type batches struct {
+	rows   []int   // of the matrix, batch after batch, ascending within each
+	start  []int   // of each batch in rows; one more at the end
+	labels []int64 // of rows
+}
+
+func newBatches(in Input, list [][]int) (*batches, error) {
+	b := &batches{start: []int{0}}
+	batchOf := map[int]int{}
+	for i, batch := range list {
+		if len(batch) == 0 {
+			return nil, fault.Inputf("gap: batch %d is empty", i)
+		}
+		for _, row := range batch {
+			if row < 0 || row >= in.Query.Rows() {
+				return nil, fault.Inputf("gap: batch %d names row %d of %s, which has rows 0 to %d", i, row, in.Query.Name(), in.Query.Rows()-1)
+			}
+			if other, ok := batchOf[row]; ok {
+				return nil, fault.Inputf("gap: row %d is in batch %d and in batch %d; a row may be in one", row, other, i)
+			}
+			batchOf[row] = i
+		}
+		b.rows = append(b.rows, slices.Sorted(slices.Values(batch))...)
+		b.start = append(b.start, len(b.rows))
+	}
+	if len(b.rows) < 2 {
+		return nil, fault.Inputf("gap: %d rows in %d batches; there is nothing to compare", len(b.rows), len(list))
+	}
+	b.labels = pick(in.QueryLabels, b.rows)
+	return b, nil
+}
+
+// part is what a query meets in one batch: positives and negatives, of which so
+// many positives score at least alpha and so many negatives more than beta.
+type part struct{ positives, negatives, good, bad int }
+
+// measure fills in every query's gap. All scores are computed exactly, since
+// each is compared with alpha or beta.
+func (b *batches) measure(ctx context.Context, union Matrix, whole []rank.Query, g GapOptions, o Options, out []QueryGap) error {
+	o.Float32, o.MemoryBytes = true, int64(^uint64(0)>>1) // rows are addressed by batch, so all are kept
+	e, err := newEngine(ctx, union, nil, o)
+	if err != nil {
+		return err
+	}
+	defer e.close()
+	widest := 0
+	for i := range len(b.start) - 1 {
+		widest = max(widest, b.start[i+1]-b.start[i])
+	}
+	ap, err := rank.ParseMetrics("map")
+	if err != nil {
+		return err
+	}
+	n := len(b.rows)
+	return e.pool.run((n+fewRows-1)/fewRows, func(s *scratch, task int) error {
+		from, to := task*fewRows, min((task+1)*fewRows, n)
+		scores := make([]float32, (to-from)*widest)
+		parts := make([][]part, to-from)
+		sums, holding := make([]float64, to-from), make([]int, to-from)
+		for i := range len(b.start) - 1 {
+			low, high := b.start[i], b.start[i+1]
+			if err := e.knn.Scores(e.queries.kept.Side(from, to, 0), e.queries.kept.Side(low, high, 0), scores); err != nil {
+				return err
+			}
+			for q := range to - from {
+				p, precision := b.inBatch(scores[q*(high-low):(q+1)*(high-low)], from+q, low, g)
+				parts[q] = append(parts[q], p)
+				if p.positives > 0 {
+					sums[q] += precision
+					holding[q]++
+				}
+			}
+		}
+		for q := range to - from {
+			gap := QueryGap{Row: b.rows[from+q], Lone: holding[q] == 0}
+			if !gap.Lone {
+				gap.AP, gap.InBatch = ap[0].Of(whole[from+q]), sums[q]/float64(holding[q])
+				gap.bound(parts[q])
+			}
+			out[from+q] = gap
+		}
+		return nil
+	})
+}
+
+// inBatch is what query meets in the batch that begins at low, and its AP there.
+func (b *batches) inBatch(scores []float32, query, low int, g GapOptions) (part, float64) {
+	var p part
+	var positives []int
+	for j, score := range scores {
+		switch {
+		case low+j == query:
+		case b.labels[low+j] == b.labels[query]:
+			positives = append(positives, j)
+			if float64(score) >= g.Alpha {
+				p.good++
+			}
+		default:
+			p.negatives++
+			if float64(score) > g.Beta {
+				p.bad++
+			}
+		}
+	}
+	p.positives = len(positives)
+	precision := 0.0
+	for _, j := range positives {
+		before, relevant := 1, 1
+		for i, score := range scores {
+			if low+i == query || i == j || score < scores[j] || score == scores[j] && i > j {
+				continue
+			}
+			before++
+			if b.labels[low+i] == b.labels[query] {
+				relevant++
+			}
+		}
+		precision += float64(relevant) / float64(before) / float64(p.positives)
+	}
+	return p, precision
+}
+
+// bound computes eq. 8 and 9 from what the query meets in each batch.
+//
+// Positive m of eq. 8 has m-1 positives and the negatives of all earlier
+// batches before it. In eq. 9 the good positives come first, each after the bad
+// negatives of earlier batches only; the others after those, each with all
+// negatives of earlier batches before it.
+func (q *QueryGap) bound(parts []part) {
+	var all, good, rest inOrder
+	negatives, bad := 0, 0
+	for _, p := range parts {
+		all.add(p.positives, negatives)
+		good.add(p.good, bad)
+		rest.add(p.positives-p.good, negatives)
+		negatives += p.negatives
+		bad += p.bad
+	}
+	total := float64(len(all))
+	q.Bound8 = 1 - all.sum(0)/total
+	q.Bound9 = 1 - (good.sum(0)+rest.sum(len(good)))/total
+
+	worst := func(weight, value func(p part) int) inOrder { return mostBefore(parts, weight, value) }
+	count := func(p part) int { return p.negatives }
+	q.Worst8 = 1 - worst(func(p part) int { return p.positives }, count).sum(0)/total
+	good = worst(func(p part) int { return p.good }, func(p part) int { return p.bad })
+	rest = worst(func(p part) int { return p.positives - p.good }, count)
+	q.Worst9 = 1 - (good.sum(0)+rest.sum(len(good)))/total
+}
+
+// inOrder is the number of negatives before each of some positives.
+type inOrder []int
+
+func (o *inOrder) add(positives, negatives int) {
+	for range positives {
+		*o = append(*o, negatives)
+	}
+}
+
+// sum is Σ_m (m + before) / (m + before + negatives), m from 1.
+func (o inOrder) sum(before int) float64 {
+	sum := 0.0
+	for i, negatives := range o {
+		rank := float64(i + 1 + before)
+		sum += rank / (rank + float64(negatives))
+	}
+	return sum
+}
+
+// mostBefore gives, for the m-th positive of each number m, the most negatives
+// that batches before its own can hold in any order: batches with at most m-1
+// positives together (a knapsack; those without any come for nothing).
+func mostBefore(parts []part, weight, value func(part) int) inOrder {
+	total, free := 0, 0
+	for _, p := range parts {
+		total += weight(p)
+		if weight(p) == 0 {
+			free += value(p)
+		}
+	}
+	most := make(inOrder, total) // most[m]: by batches with at most m positives
+	for _, p := range parts {
+		w := weight(p)
+		if w == 0 {
+			continue
+		}
+		for m := total - 1; m >= w; m-- {
+			most[m] = max(most[m], most[m-w]+value(p))
+		}
+	}
+	for m := range most {
+		most[m] += free
+	}
+	return most
+}
