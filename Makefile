@@ -51,13 +51,13 @@ build: setup ## the program: bin/roadmap
 demo: build ## train and evaluate on rendered characters, in under three minutes
 	@bin/roadmap train glyphs_demo
 
+# Of staticcheck's checks, ST1003 finds fault with the names that cgo generates.
 .PHONY: test
 test: setup tools ## every check and every test
 	@echo "set-up scripts"; .ci/setup_test
 	@echo "gofmt"; $(call SOURCES,*.go) | xargs gofmt -l | { ! grep . || { echo "^ not formatted: run gofmt -w on them"; exit 1; }; }
 	@echo "C++ warnings"; .ci/warnings
 	@echo "go vet"; go vet ./...
-	@# ST1003 finds fault with the names that cgo generates.
 	@echo "staticcheck"; .tools/staticcheck -checks all,-ST1003 ./...
 	@echo "pure Go packages"; CGO_ENABLED=0 go build $(PURE); CGO_ENABLED=0 go vet $(PURE)
 	@echo "go test -race ./pkg/torch/..."; go test -race ./pkg/torch/...
