@@ -2,6 +2,7 @@ package train
 
 import (
 	"cmp"
+	"runtime"
 
 	"roadmap/backbones"
 	"roadmap/losses"
@@ -86,6 +87,14 @@ func (l Loop) Validate() error {
 	} {
 		if n.value < n.least {
 			return fault.Inputf("%s is %d; give at least %d", n.key, n.value, n.least)
+		}
+	}
+	for _, n := range []struct {
+		key   string
+		value int
+	}{{"threads", l.Threads}, {"workers", l.Workers}} {
+		if most := 8 * runtime.NumCPU(); n.value > most {
+			return fault.Inputf("%s is %d; on %d processors more than %d only stand in each other's way", n.key, n.value, runtime.NumCPU(), most)
 		}
 	}
 	if !(l.ClipNorm >= 0) {

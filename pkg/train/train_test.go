@@ -357,6 +357,7 @@ func TestRecipesThatCannotRun(t *testing.T) {
 		"unknown loss":            {[]string{"loss=roadmp"}, "roadmap"},
 		"wrong type":              {[]string{"optimizer.lr=fast"}, "optimizer.lr"},
 		"no steps":                {[]string{"train.steps=0"}, "steps"},
+		"too many threads":        {[]string{"train.threads=100000"}, "threads"},
 		"precision":               {[]string{"train.precision=float8"}, "float32 or bfloat16"},
 		"no dataset":              {[]string{"data={name: \"\"}"}, "data"},
 		"batch beyond the data":   {[]string{"sampler.classes=2000"}, "classes"},
