@@ -721,7 +721,7 @@ func TestGeneratedCodeIsCurrent(t *testing.T) {
 	}
 }
 
-// One small operation, chained 100 times in a scope; bench/small_ops.py times
+// One small operation, chained 100 times in a scope; testdata/bench_peers.py times
 // the same in Python.
 func BenchmarkSmallAdd(b *testing.B) {
 	for _, grad := range []bool{false, true} {
