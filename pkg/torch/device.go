@@ -67,7 +67,7 @@ func noGPU(n int, why string) string {
 // gpus loads libtorch's CUDA half and counts the devices, once.
 var gpus = sync.OnceValues(func() (count int, why string) {
 	if msg := C.rt_load_cuda(); msg != nil {
-		return 0, firstLine(text(msg))
+		return 0, strings.Replace(firstLine(text(msg)), ": cannot open shared object file: No such file or directory", " is not installed", 1)
 	}
 	return int(C.rt_cuda_count()), ""
 })
