@@ -103,3 +103,35 @@ func BenchmarkStep(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkEmbed is a batch of images embedded by an Embedder.
+func BenchmarkEmbed(b *testing.B) {
+	for _, set := range []setting{
+		{"convnet", 128, 28, torch.Float32, false},
+		{"resnet50", 64, 224, torch.Float32, true},
+		{"resnet50", 64, 224, torch.BFloat16, true},
+		{"deit_small_patch16_224", 64, 224, torch.Float32, false},
+		{"deit_small_patch16_224", 64, 224, torch.BFloat16, false},
+	} {
+		b.Run(set.String(), func(b *testing.B) {
+			root := torch.NewScope()
+			defer root.Close()
+			model, x := set.build(b, root)
+			e, err := model.Embedder(root, set.dtype)
+			if err != nil {
+				b.Fatal(err)
+			}
+			run := func() {
+				s := root.Child()
+				defer s.Close()
+				if _, err := e.Forward(x.Alias(s)).Float32s(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			run()
+			for b.Loop() {
+				run()
+			}
+		})
+	}
+}

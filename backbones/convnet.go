@@ -52,7 +52,7 @@ func (c *ConvNet) Build(s *torch.Scope, device torch.Device, seed uint64) (*Mode
 		trunk = append(trunk,
 			nn.NewConv(block.At("conv"), nn.ConvShape{In: in, Out: width, Kernel: 3, Padding: 1}),
 			nn.NewBatchNorm(block.At("norm"), width, 1, nn.FrozenNone),
-			nn.Func((*torch.Tensor).ReLU),
+			nn.ReLU{},
 			nn.Func(halve))
 		in = width
 	}

@@ -73,7 +73,7 @@ func (c *ResNet) Build(s *torch.Scope, device torch.Device, seed uint64) (*Model
 	trunk := stages{checkpoint: c.Checkpoint, layers: []nn.Layer{nn.Sequential{
 		conv(root.At("conv1"), 3, in, 7, 2),
 		nn.NewBatchNorm(root.At("bn1"), in, 1, frozen),
-		nn.Func((*torch.Tensor).ReLU),
+		nn.ReLU{},
 		nn.Func(func(x *torch.Tensor) *torch.Tensor {
 			return x.MaxPool2d([]int64{3, 3}, []int64{2, 2}, []int64{1, 1}, []int64{1, 1}, false)
 		}),
@@ -105,11 +105,41 @@ func (r residual) Forward(x *torch.Tensor, mode nn.Mode) *torch.Tensor {
 	return r.branch.Forward(x, mode).AddInPlace(r.shortcut.Forward(x, mode)).ReLUInPlace()
 }
 
+// Inference folds the batch norms in, and the sum and its ReLU into the
+// branch's last convolution.
+func (r residual) Inference(f *nn.Inference) nn.Layer {
+	last := len(r.branch) - 2
+	made := foldedResidual{
+		first: r.branch[:last].Inference(f),
+		last:  f.Fold(r.branch[last].(*nn.Conv), r.branch[last+1].(*nn.BatchNorm), false),
+	}
+	if r.shortcut != nil {
+		made.shortcut = r.shortcut.Inference(f)
+	}
+	return made
+}
+
+// foldedResidual is a residual for inference. It writes over its input.
+type foldedResidual struct {
+	first    nn.Layer
+	last     *nn.Folded
+	shortcut nn.Layer // nil: x itself
+}
+
+// Forward maps [n, in, h, w] to [n, out, h/stride, w/stride].
+func (r foldedResidual) Forward(x *torch.Tensor, mode nn.Mode) *torch.Tensor {
+	y, sum := r.first.Forward(x, mode), x
+	if r.shortcut != nil {
+		sum = r.shortcut.Forward(x, mode)
+	}
+	return r.last.Onto(sum, y)
+}
+
 // basicBlock is two 3x3 convolutions, for the networks of 18 and 34 layers.
 func basicBlock(p nn.Path, in, width, stride int64, frozen nn.Frozen) nn.Layer {
 	return residual{
 		branch: nn.Sequential{
-			conv(p.At("conv1"), in, width, 3, stride), nn.NewBatchNorm(p.At("bn1"), width, 1, frozen), nn.Func((*torch.Tensor).ReLUInPlace),
+			conv(p.At("conv1"), in, width, 3, stride), nn.NewBatchNorm(p.At("bn1"), width, 1, frozen), nn.ReLU{},
 			conv(p.At("conv2"), width, width, 3, 1), nn.NewBatchNorm(p.At("bn2"), width, 1, frozen),
 		},
 		shortcut: shortcut(p.At("downsample"), in, width, stride, frozen),
@@ -120,8 +150,8 @@ func basicBlock(p nn.Path, in, width, stride int64, frozen nn.Frozen) nn.Layer {
 func bottleneck(p nn.Path, in, width, stride int64, frozen nn.Frozen) nn.Layer {
 	return residual{
 		branch: nn.Sequential{
-			conv(p.At("conv1"), in, width, 1, 1), nn.NewBatchNorm(p.At("bn1"), width, 1, frozen), nn.Func((*torch.Tensor).ReLUInPlace),
-			conv(p.At("conv2"), width, width, 3, stride), nn.NewBatchNorm(p.At("bn2"), width, 1, frozen), nn.Func((*torch.Tensor).ReLUInPlace),
+			conv(p.At("conv1"), in, width, 1, 1), nn.NewBatchNorm(p.At("bn1"), width, 1, frozen), nn.ReLU{},
+			conv(p.At("conv2"), width, width, 3, stride), nn.NewBatchNorm(p.At("bn2"), width, 1, frozen), nn.ReLU{},
 			conv(p.At("conv3"), width, 4*width, 1, 1), nn.NewBatchNorm(p.At("bn3"), 4*width, 1, frozen),
 		},
 		shortcut: shortcut(p.At("downsample"), in, 4*width, stride, frozen),

@@ -30,3 +30,6 @@ func (t stages) Forward(x *torch.Tensor, mode nn.Mode) *torch.Tensor {
 	}
 	return parts.Forward(x, mode)
 }
+
+// Inference is the parts' forms for inference, in a row.
+func (t stages) Inference(f *nn.Inference) nn.Layer { return nn.Sequential(t.layers).Inference(f) }

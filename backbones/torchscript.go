@@ -78,7 +78,7 @@ func (c *TorchScript) Build(s *torch.Scope, device torch.Device, seed uint64) (*
 	if err != nil {
 		return nil, err
 	}
-	return finish(p, input, &scripted{module}, width, l, naming{}, c.Head)
+	return finish(p, input, &scripted{module: module, device: device}, width, l, naming{}, c.Head)
 }
 
 // probe runs one image through the module to see what it gives.
@@ -108,13 +108,26 @@ func (c *TorchScript) probe(s *torch.Scope, module *torch.Script, device torch.D
 }
 
 // scripted is the module as a layer.
-type scripted struct{ module *torch.Script }
+type scripted struct {
+	module *torch.Script
+	device torch.Device
+	dtype  torch.DType // 16 bits: autocast to it, whatever the caller's mode
+}
 
 // Forward runs the module in the mode.
-func (l *scripted) Forward(x *torch.Tensor, mode nn.Mode) *torch.Tensor {
+func (l *scripted) Forward(x *torch.Tensor, mode nn.Mode) (y *torch.Tensor) {
 	if err := l.module.Train(mode != nn.Eval); err != nil {
 		x.Scope().Fail(err)
 		return x.Scope().Dead()
 	}
+	if l.dtype == torch.BFloat16 || l.dtype == torch.Float16 {
+		torch.Autocast(l.device, l.dtype, func() { y = l.module.Forward(x.ToDType(torch.Float32)) })
+		return y
+	}
 	return l.module.Forward(x)
+}
+
+// Inference is the module itself, under autocast for 16 bits.
+func (l *scripted) Inference(f *nn.Inference) nn.Layer {
+	return &scripted{module: l.module, device: l.device, dtype: f.DType()}
 }

@@ -119,6 +119,17 @@ func (e *embed) Forward(x *torch.Tensor, mode nn.Mode) *torch.Tensor {
 	return torch.Cat(all, 1).Add(positions)
 }
 
+// Inference copies the weights.
+func (e *embed) Inference(f *nn.Inference) nn.Layer {
+	made := &embed{patches: f.Layer(e.patches).(*nn.Conv), grid: e.grid}
+	convert := func(t *torch.Tensor) *torch.Tensor { return t.ToDType(f.DType()).Clone() }
+	for _, t := range e.tokens {
+		made.tokens = append(made.tokens, f.Tensor(t, convert))
+	}
+	made.positions = f.Tensor(e.positions, convert)
+	return made
+}
+
 // resample brings the position embeddings [1, prefix + rows·cols, width] of one
 // grid to another, as timm does: bicubic with antialiasing, the prefix as it is.
 func resample(positions *torch.Tensor, prefix, rows, cols, toRows, toCols int64) *torch.Tensor {
@@ -156,6 +167,15 @@ func (b *block) Forward(x *torch.Tensor, mode nn.Mode) *torch.Tensor {
 	x = x.Add(b.attention.Forward(b.norm1.Forward(x, mode), mode))
 	inner := b.fc1.Forward(b.norm2.Forward(x, mode), mode).GELU("none")
 	return x.Add(b.fc2.Forward(inner, mode))
+}
+
+// Inference copies the weights.
+func (b *block) Inference(f *nn.Inference) nn.Layer {
+	return &block{
+		norm1: f.Layer(b.norm1).(*nn.LayerNorm), norm2: f.Layer(b.norm2).(*nn.LayerNorm),
+		attention: &attention{heads: b.attention.heads, qkv: f.Layer(b.attention.qkv).(*nn.Linear), out: f.Layer(b.attention.out).(*nn.Linear)},
+		fc1:       f.Layer(b.fc1).(*nn.Linear), fc2: f.Layer(b.fc2).(*nn.Linear),
+	}
 }
 
 // attention is multi-head self-attention (Vaswani et al. 2017, eq. 1), the

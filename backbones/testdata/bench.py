@@ -26,6 +26,16 @@ STEP = [
     ("deit_small_patch16_224", 32, 224, "float32", "rows"),
     ("deit_small_patch16_224", 32, 224, "bfloat16", "rows"),
 ]
+EMBED = [
+    ("convnet", 128, 28, "float32", "rows"),
+    ("resnet50", 64, 224, "float32", "rows"),
+    ("resnet50", 64, 224, "float32", "channels_last"),
+    ("resnet50", 64, 224, "float32", "optimize_for_inference"),
+    ("resnet50", 64, 224, "bfloat16", "channels_last"),
+    ("resnet50", 64, 224, "bfloat16", "optimize_for_inference"),
+    ("deit_small_patch16_224", 64, 224, "float32", "rows"),
+    ("deit_small_patch16_224", 64, 224, "bfloat16", "rows"),
+]
 
 
 def build(name, batch, size, layout):
@@ -51,12 +61,31 @@ def step(name, batch, size, dtype, layout):
     return run
 
 
+def embed(name, batch, size, dtype, layout):
+    """Eager under autocast; optimize_for_inference: traced, and in bfloat16 channels last."""
+    traced = layout == "optimize_for_inference"
+    net, x = build(name, batch, size, "channels_last" if traced and dtype != "float32" else layout)
+    net.eval()
+    auto = torch.autocast("cpu", dtype=getattr(torch, dtype), enabled=dtype != "float32", cache_enabled=not traced)
+    if traced:
+        with auto, torch.no_grad():
+            net = torch.jit.optimize_for_inference(torch.jit.trace(net, x))
+            net(x)
+            net(x)
+
+    def run():
+        with torch.inference_mode(), auto:
+            net(x).float().numpy()
+
+    return run
+
+
 def main(verb, pattern, seconds="1"):
-    for c in {"Step": STEP}[verb]:
+    for c in {"Step": STEP, "Embed": EMBED}[verb]:
         name = "/".join(map(str, c))
         if pattern not in name:
             continue
-        run = {"Step": step}[verb](*c)
+        run = {"Step": step, "Embed": embed}[verb](*c)
         run()
         n, start = 0, time.perf_counter()
         while n == 0 or time.perf_counter() - start < float(seconds):

@@ -73,6 +73,12 @@ type Func func(x *torch.Tensor) *torch.Tensor
 // Forward applies the function.
 func (f Func) Forward(x *torch.Tensor, _ Mode) *torch.Tensor { return f(x) }
 
+// ReLU is max(0, x), written over x.
+type ReLU struct{}
+
+// Forward applies it. x is gone afterwards: give it what nothing else needs.
+func (ReLU) Forward(x *torch.Tensor, _ Mode) *torch.Tensor { return x.ReLUInPlace() }
+
 // Named is one tensor of a network. Parameters are trained; the rest, running
 // statistics and the like, are buffers.
 type Named struct {
