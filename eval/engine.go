@@ -21,6 +21,8 @@ type engine struct {
 	gallery    *shelf
 	same       bool
 	memory     int64 // bytes for what grows with the input
+	device     torch.Device
+	tensors    bool // count by tensor operations on the CPU too
 	progress   progress
 }
 
@@ -50,7 +52,7 @@ const (
 
 // newEngine reads all rows. gallery nil: the queries are the gallery.
 func newEngine(ctx context.Context, queries, gallery Matrix, o Options) (*engine, error) {
-	e := &engine{same: gallery == nil, memory: o.memory(), knnOptions: o.knn(queries.Dim())}
+	e := &engine{same: gallery == nil, memory: o.memory(), device: o.Device, tensors: o.tensors, knnOptions: o.knn(queries.Dim())}
 	e.progress.report = o.Progress
 	e.knn = torch.NewKNN(e.knnOptions)
 	var err error
@@ -111,7 +113,8 @@ func (e *engine) each(levels []relevance, take func(level int, p *panel)) error 
 	cuts := e.cuts(levels)
 	n := int64(e.gallery.rows)
 	e.progress.total = int64(e.queries.rows) * n
-	symmetric := e.same && len(cuts) == 2
+	onDevice := e.usesDevice(levels)
+	symmetric := e.same && len(cuts) == 2 && !onDevice
 	if symmetric {
 		e.progress.total = n * (n + 1) / 2
 	}
@@ -123,7 +126,11 @@ func (e *engine) each(levels []relevance, take func(level int, p *panel)) error 
 				return err
 			}
 		}
-		if err := e.count(panels, symmetric); err != nil {
+		count := func() error { return e.count(panels, symmetric) }
+		if onDevice {
+			count = func() error { return e.countOnDevice(panels) }
+		}
+		if err := count(); err != nil {
 			return err
 		}
 		for v, p := range panels {
@@ -178,7 +185,11 @@ func (e *engine) blocks(s *shelf, from, to int, use func(block *torch.KNNBlock, 
 	}
 	for at := from; at < to; at += size {
 		end := min(at+size, to)
-		if err := s.block(e.pool, block, made, at, end); err != nil {
+		side, err := s.run(e.pool, made, at, end)
+		if err != nil {
+			return err
+		}
+		if err := block.Set(side); err != nil {
 			return err
 		}
 		if err := use(block, at, end); err != nil {

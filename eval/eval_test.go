@@ -167,6 +167,8 @@ func TestNothingChangesTheResult(t *testing.T) {
 				for name, change := range map[string]func(o *Options, in *Input){
 					"float32":                  func(o *Options, _ *Input) { o.Float32 = true },
 					"three threads":            func(o *Options, _ *Input) { o.Threads = 3 },
+					"tensor operations":        func(o *Options, _ *Input) { o.tensors = true },
+					"tensors, rows made anew":  func(o *Options, _ *Input) { o.tensors = true; o.MemoryBytes = 1200 * 72 * 4 },
 					"rows made anew":           func(o *Options, _ *Input) { o.MemoryBytes = 1200 * 72 * 4 },
 					"divided":                  func(o *Options, _ *Input) { o.MemoryBytes = int64(1200/classes) * 1200 * 16 / 7; o.Threads = 2 },
 					"query set is the gallery": func(_ *Options, in *Input) { in.Levels = []Level{{"half", coarse, nil}} },

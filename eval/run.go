@@ -46,17 +46,19 @@ const (
 // Options of an evaluation. The zero value gives r@1 and map@r by cosine, exact
 // ties by index, lone queries skipped.
 type Options struct {
-	Metrics     []string     // as rank.ParseMetrics reads them; empty: r@1 and map@r
-	Lone        rank.Lone    // rank.Skip when empty
-	Ties        rank.Ties    // rank.ByIndex when empty
-	Distance    Distance     // Cosine when empty
-	Float32     bool         // no integers to screen with; the same result, more slowly
-	Bootstrap   int          // resamples for the 95 % intervals; 0: none
-	Seed        uint64       // of the resamples
-	Device      torch.Device // where the scores are screened
-	Threads     int          // 0: as many as libtorch uses
-	MemoryBytes int64        // for what grows with the input, beyond which it is read again or divided; 0: 2 GiB
-	Progress    func(done, total int64)
+	Metrics     []string                // as rank.ParseMetrics reads them; empty: r@1 and map@r
+	Lone        rank.Lone               // rank.Skip when empty
+	Ties        rank.Ties               // rank.ByIndex when empty
+	Distance    Distance                // Cosine when empty
+	Float32     bool                    // no integers to screen with; the same result, more slowly
+	Bootstrap   int                     // resamples for the 95 % intervals; 0: none
+	Seed        uint64                  // of the resamples
+	Device      torch.Device            // where the scores are screened
+	Threads     int                     // 0: as many as libtorch uses
+	MemoryBytes int64                   // for what grows with the input, beyond which it is read again or divided; 0: 2 GiB
+	Progress    func(done, total int64) // of pairs compared; called by one goroutine at a time
+
+	tensors bool // tests: count by tensor operations on the CPU
 }
 
 // Result is what an evaluation found.

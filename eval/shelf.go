@@ -89,21 +89,18 @@ func (s *shelf) gather(scratch *scratch, rows []int32, into *torch.KNNRows) erro
 	return nil
 }
 
-// block gives rows [from, to) as a fixed side. made is the memory for them
-// where rows are made anew.
-func (s *shelf) block(p *pool, b *torch.KNNBlock, made *torch.KNNRows, from, to int) error {
+// run gives any number of rows [from, to); made is the memory for them where rows
+// are made anew.
+func (s *shelf) run(p *pool, made *torch.KNNRows, from, to int) (torch.KNNSide, error) {
 	if s.kept != nil {
-		return b.Set(s.kept.Side(from, to, from))
+		return s.kept.Side(from, to, from), nil
 	}
 	err := p.run((to-from+readRows-1)/readRows, func(scratch *scratch, i int) error {
 		at := i * readRows
 		_, err := s.fill(scratch, made, at, from+at, min(from+at+readRows, to))
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	return b.Set(made.Side(0, to-from, from))
+	return made.Side(0, to-from, from), err
 }
 
 func (s *shelf) close() {

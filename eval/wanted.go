@@ -102,6 +102,7 @@ func (r byList) labels() (query, gallery []int64) { return nil, nil }
 type panel struct {
 	torch.KNNWanted
 	from, to int
+	whole    bool      // counts need no total
 	own      []float32 // [to-from] score of each query with itself; only where it is a gallery item
 }
 
@@ -195,7 +196,9 @@ func keyScore(key uint64) float32 {
 
 // rank turns finished counts into ranks, ascending for each query.
 func (p *panel) rank(same bool) {
-	torch.KNNTotal(p.KNNWanted)
+	if !p.whole {
+		torch.KNNTotal(p.KNNWanted)
+	}
 	for row := range p.to - p.from {
 		query := int32(p.from + row)
 		for at := p.Start[row]; at < p.Start[row+1]; at++ {

@@ -3,6 +3,7 @@ package torch
 /*
 #include <stdlib.h>
 #include "knn_kernels.h"
+#include "knn_product.h"
 */
 import "C"
 
@@ -452,4 +453,32 @@ func (b *KNNBest) Sorted(query int) []KNNFound {
 	defer pin.Unpin()
 	C.knn_sort(b.c(&pin, query), 1)
 	return b.found[query*b.room:][:min(b.k, int(b.filled[query]))]
+}
+
+// Floats is the side's rows as they are compared, [rows, width]: the embedding,
+// and zeros up to a width of its own. The slice is the side's memory.
+func (s KNNSide) Floats(k *KNN) (rows []float32, width int) {
+	width = int(k.plan.width)
+	return unsafe.Slice((*float32)(unsafe.Pointer(s.c.x)), s.Len()*width), width
+}
+
+// Longest is the length that no row known to k exceeds.
+func (k *KNN) Longest() float32 { return float32(k.plan.longest) }
+
+// Pair is the exact score of a side's row i and another's row j.
+func (k *KNN) Pair(a KNNSide, i int, b KNNSide, j int) float32 {
+	var score C.float
+	x, y := k.shift(a.c, i), k.shift(b.c, j)
+	C.knn_exact(&k.plan, x.x, 1, y.x, 1, &score)
+	return float32(score)
+}
+
+// ProductFloat32 returns t · otherᵀ in full float32 on t's device, also where
+// AllowTF32 permits less.
+func (t *Tensor) ProductFloat32(other *Tensor) *Tensor {
+	s, ok := join("ProductFloat32", t, other)
+	if !ok {
+		return s.dead()
+	}
+	return s.one("ProductFloat32", C.knn_product(t.h, other.h), t, other)
 }

@@ -589,7 +589,7 @@ struct knn_worker {
 
 namespace {
 
-constexpr int TRIAL = 128;
+constexpr int TRIAL = 128, SEARCH_TRIAL = 8; // tiles until screening is tried again
 constexpr double WORTHWHILE = 0.1; // the share of comparisons settled one by one that costs as much as a tile in float32
 
 // choose tells whether to screen the next tile. Below 2^-30 the bound's terms come near underflow.
@@ -598,12 +598,12 @@ bool choose(knn_worker *w, const knn_plan &p) {
   return w->screen || --w->until_trial <= 0;
 }
 
-void learn(knn_worker *w, bool screened, int64_t settled, int64_t pairs) {
+void learn(knn_worker *w, bool screened, int64_t settled, int64_t pairs, int trial) {
   (screened ? w->pairs.screened : w->pairs.exact) += pairs;
   if (!screened) return;
   w->pairs.settled += settled;
   w->screen = static_cast<double>(settled) <= WORTHWHILE * static_cast<double>(pairs);
-  w->until_trial = TRIAL;
+  w->until_trial = trial;
 }
 
 int64_t up16(int64_t n) { return (n + 15) / 16 * 16; }
@@ -659,17 +659,24 @@ struct Collector {
 
   // run offers n scores (a multiple of 16), off by at most band; it returns how many were settled.
   int64_t run(const float *s, int64_t n, float band, bool exact) {
-    int64_t settled = 0;
-    if (tally(plan.level, s, n, worst.score - band, worst.score).reach == 0) return 0;
-    for (int64_t g = 0; g < n; g += LANES) {
-      if (tally(plan.level, s + g, LANES, worst.score - band, worst.score).reach == 0) continue;
-      for (int64_t j = g; j < g + LANES; j++) {
-        if (s[j] == NONE || s[j] < worst.score - band) continue;
-        settled++;
-        offer({exact ? s[j] : pair(plan, x, rows + j * plan.width), static_cast<int32_t>(first + j)});
+    const float low = worst.score - band;
+    if (tally(plan.level, s, n, low, low).reach == 0) return 0;
+    uint8_t list[KNN_COLUMNS];
+    const int found = between(plan.level, s, n, low, -NONE, list);
+    int settled = 0;
+    for (int i = 0; i < found; i++) {
+      const int j = list[i];
+      if (s[j] == NONE || s[j] < worst.score - band) continue; // past the last row, or the worst has risen
+      if (exact) {
+        offer({s[j], static_cast<int32_t>(first + j)});
+        continue;
       }
+      if (i + 2 < found)
+        for (int k = 0; k < plan.width; k += 16) __builtin_prefetch(rows + list[i + 2] * plan.width + k);
+      settled++;
+      offer({pair(plan, x, rows + j * plan.width), static_cast<int32_t>(first + j)});
     }
-    return exact ? 0 : settled;
+    return settled;
   }
 
   void offer(const knn_found &f) {
@@ -851,14 +858,16 @@ void knn_count(knn_worker *w, const knn_plan *p, const knn_side *moving, const k
         }
       settle(*p, w->open, opened, *fixed, *moving, 0, by_fixed);
     }
-    learn(w, screen, settled, rows * columns);
+    learn(w, screen, settled, rows * columns, TRIAL);
   }
 }
 
 void knn_search(knn_worker *w, const knn_plan *p, const knn_side *moving, const knn_side *fixed, const knn_best *best) {
   const Bound b = bound(*p);
+  const int64_t few = 8 * static_cast<int64_t>(best->k); // among so many items, most of them are among the best so far
   for (int64_t f = 0; f < fixed->rows; f += KNN_COLUMNS) {
     const int64_t columns = std::min<int64_t>(KNN_COLUMNS, fixed->rows - f);
+    if (fixed->first + f < few) w->screen = false, w->until_trial = 1 + static_cast<int>((few - fixed->first - f) / KNN_COLUMNS);
     const bool screen = choose(w, *p);
     const Most m = screen ? most(fixed->row + f, columns) : Most{};
     int64_t settled = 0;
@@ -875,7 +884,7 @@ void knn_search(knn_worker *w, const knn_plan *p, const knn_side *moving, const 
                      best->worst[i]};
       settled += c.run(w->scores + i * KNN_COLUMNS, up16(columns), screen ? band(b, moving->row[i], m) : 0, !screen);
     }
-    learn(w, screen, settled, moving->rows * columns);
+    learn(w, screen, settled, moving->rows * columns, SEARCH_TRIAL);
   }
 }
 
