@@ -134,7 +134,7 @@ func (c *Criterion) store(in Input) error {
 	torch.NoAutocast(in.device(), func() {
 		torch.NoGrad(func() {
 			var batch rows
-			if batch, err = prepare(in.Query.Alias(s), torch.Float32, c.loss.Shared().Normalize, "query embeddings"); err == nil {
+			if batch, err = prepare(in.Query.Alias(s), torch.Float32, c.loss.Shared().Normalize, "query embeddings", in.Plain); err == nil {
 				c.ring.store(batch.unit, in.QueryLabels, in.QueryIDs)
 			}
 		})

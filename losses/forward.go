@@ -67,7 +67,7 @@ func (in *Input) pass(scope *torch.Scope, l Loss) (*pass, error) {
 	}
 	c := l.Shared()
 	dtype := c.work(in.Query.DType())
-	query, err := prepare(in.Query.Alias(scope), dtype, c.Normalize, "query embeddings")
+	query, err := prepare(in.Query.Alias(scope), dtype, c.Normalize, "query embeddings", in.Plain)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (in *Input) pass(scope *torch.Scope, l Loss) (*pass, error) {
 	switch {
 	case in.Gallery != nil:
 		own = 0
-		if gallery, err = prepare(in.Gallery.Alias(scope), dtype, c.Normalize, "gallery embeddings"); err != nil {
+		if gallery, err = prepare(in.Gallery.Alias(scope), dtype, c.Normalize, "gallery embeddings", in.Plain); err != nil {
 			return nil, err
 		}
 	case in.memory != nil:

@@ -22,7 +22,7 @@ func (p *pass) fused() fusible {
 
 func (p *pass) evaluateFused(t tile, l fusible, value *torch.Tensor) error {
 	b := &Block{Queries: p.queries, Ranked: p.ranked, Totals: p.totals}
-	sums, err := t.scores.RankRows(t.first, p.lists.flat(), l.terms(b), false, p.wanted())
+	sums, err := t.scores.RankRows(t.first, p.lists.flat(), l.terms(b), p.unit, p.wanted())
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (p *pass) evaluateFused(t tile, l fusible, value *torch.Tensor) error {
 // countFused adds up the counts of all terms, in order.
 func (p *pass) countFused(t tile, l fusible) error {
 	b := &Block{Queries: p.queries, Ranked: p.ranked, Totals: make([]float64, len(p.totals))}
-	sums, err := t.scores.RankRows(t.first, p.lists.flat(), l.terms(b), false, false)
+	sums, err := t.scores.RankRows(t.first, p.lists.flat(), l.terms(b), p.unit, false)
 	if err != nil {
 		return err
 	}

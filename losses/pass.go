@@ -187,7 +187,7 @@ func (p *pass) tile(scope *torch.Scope, first, n int, visit func(tile) error) er
 	}
 	if !p.full {
 		t.scores.MMInto(p.query.unit.Narrow(0, int64(first), int64(n)), p.gallery.unit.T())
-		if p.unit {
+		if p.unit && p.fused() == nil { // the fused pass does it by the way
 			t.scores.ClampInPlace(-1, 1)
 		}
 		p.twins.settle(t.scores, first, p.unit)

@@ -26,7 +26,7 @@ func TestEqualRowsTie(t *testing.T) {
 				s := torch.NewScope()
 				defer s.Close()
 				q := torch.From(s, x, int64(n), d).ToDType(dtype)
-				in := Input{Query: q, QueryLabels: make([]int64, n)}
+				in := Input{Query: q, QueryLabels: make([]int64, n), Plain: true}
 				l, err := New("ap")
 				if err != nil {
 					t.Fatal(err)

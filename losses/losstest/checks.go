@@ -18,16 +18,18 @@ func finiteDifferences(t *testing.T, s subject) {
 	p := clusters(t, s, 24)
 	l := s.make(t)
 	want := run(t, l, p)
-	// A step this small crosses no kink of a piecewise loss at these points.
-	const h = 1e-6
 	slope := func(at []float64, i int) float64 {
-		x := at[i]
-		at[i] = x + h*math.Abs(x)
+		x, length := at[i], 0.0
+		for _, v := range at[i/p.d*p.d : (i/p.d+1)*p.d] {
+			length += v * v
+		}
+		h := 1e-6 * math.Sqrt(length) // so small a step crosses no kink of a piecewise loss at these points
+		at[i] = x + h
 		up := run(t, l, p).value
-		at[i] = x - h*math.Abs(x)
+		at[i] = x - h
 		down := run(t, l, p).value
 		at[i] = x
-		return (up - down) / (2 * h * math.Abs(x))
+		return (up - down) / (2 * h)
 	}
 	compare := func(what string, at, grad []float64) {
 		largest := 1e-3

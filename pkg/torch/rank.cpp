@@ -7,7 +7,9 @@
 
 namespace {
 
-// job_over checks that scores is a matrix that a kernel may walk through.
+at::Tensor &tensor(rt_handle t) { return *reinterpret_cast<at::Tensor *>(t); }
+
+// matrix is the memory of a tensor that a kernel may walk through.
 void *matrix(const at::Tensor &t) {
   TORCH_CHECK(t.is_cpu() && t.dim() == 2 && t.is_contiguous(), "the kernel needs a contiguous matrix on the CPU");
   TORCH_CHECK(t.scalar_type() == at::kFloat || t.scalar_type() == at::kDouble, "the kernel needs float32 or float64");
@@ -29,12 +31,12 @@ template <class F> char *guarded(F f) {
 
 extern "C" {
 
-char *rt_rank(rt_handle scores, int clamp, int backward, int64_t query, const int32_t *members, const int64_t *class_at, const int32_t *class_of,
+char *rt_rank(rt_handle scores, int clamp, int backward, int level, int64_t query, const int32_t *members, const int64_t *class_at, const int32_t *class_of,
               const int32_t *never, const int64_t *never_at, const rt_rank_term *terms, int term_count, const double *p, double *out) {
   return guarded([&] {
-    const at::Tensor &t = *reinterpret_cast<at::Tensor *>(scores);
-    rt_rank_job job = {matrix(t), t.size(0), t.size(1), t.scalar_type() == at::kDouble, clamp, backward, query,
-                       members,   class_at,  class_of,  never,                          never_at, terms,   term_count, p, out};
+    const at::Tensor &t = tensor(scores);
+    rt_rank_job job = {matrix(t), t.size(0), t.size(1), t.scalar_type() == at::kDouble, clamp, backward, level, query, members, class_at,
+                       class_of,  never,     never_at,  terms, term_count, p, out};
     std::atomic<int> refused{0};
     at::parallel_for(0, job.rows, 1, [&](int64_t begin, int64_t end) {
       if (rt_rank_rows(&job, begin, end) != 0) refused = 1;
@@ -43,20 +45,45 @@ char *rt_rank(rt_handle scores, int clamp, int backward, int64_t query, const in
   });
 }
 
+char *rt_normalize(rt_handle x, rt_handle unit, rt_handle length, uint8_t *state, int level) {
+  return guarded([&] {
+    const at::Tensor &from = tensor(x);
+    void *in = matrix(from), *out = matrix(tensor(unit)), *lengths = matrix(tensor(length));
+    at::parallel_for(0, from.size(0), 64, [&](int64_t begin, int64_t end) {
+      rt_unit_rows(in, out, lengths, state, from.size(1), from.scalar_type() == at::kDouble, level, begin, end);
+    });
+  });
+}
+
+char *rt_normalize_back(rt_handle grad, rt_handle unit, rt_handle length, int level) {
+  return guarded([&] {
+    const at::Tensor &g = tensor(grad);
+    void *out = matrix(g), *rows = matrix(tensor(unit)), *lengths = matrix(tensor(length));
+    at::parallel_for(0, g.size(0), 64, [&](int64_t begin, int64_t end) {
+      rt_unit_rows_back(out, rows, lengths, g.size(1), g.scalar_type() == at::kDouble, level, begin, end);
+    });
+  });
+}
+
 char *rt_add_transpose(rt_handle square) {
   return guarded([&] {
-    const at::Tensor &t = *reinterpret_cast<at::Tensor *>(square);
+    const at::Tensor &t = tensor(square);
     void *a = matrix(t);
     int64_t n = t.size(0);
     TORCH_CHECK(n == t.size(1), "the matrix is not square");
-    at::parallel_for(0, (n + RT_TRANSPOSE_BLOCK - 1) / RT_TRANSPOSE_BLOCK, 1,
-                     [&](int64_t begin, int64_t end) { rt_add_transposed(a, n, t.scalar_type() == at::kDouble, begin, end); });
+    int64_t blocks = (n + RT_TRANSPOSE_BLOCK - 1) / RT_TRANSPOSE_BLOCK;
+    bool is_double = t.scalar_type() == at::kDouble;
+    // A block row from the top and one from the bottom have together the same work everywhere.
+    at::parallel_for(0, (blocks + 1) / 2, 1, [&](int64_t begin, int64_t end) {
+      rt_add_transposed(a, n, is_double, begin, end);
+      rt_add_transposed(a, n, is_double, std::max(blocks - end, end), blocks - begin);
+    });
   });
 }
 
 char *rt_mm_into(rt_handle out, rt_handle a, rt_handle b) {
   return guarded([&] {
-    at::mm_out(*reinterpret_cast<at::Tensor *>(out), *reinterpret_cast<at::Tensor *>(a), *reinterpret_cast<at::Tensor *>(b));
+    at::mm_out(tensor(out), tensor(a), tensor(b));
   });
 }
 }

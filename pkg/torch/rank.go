@@ -6,7 +6,18 @@ package torch
 */
 import "C"
 
-import "unsafe"
+import (
+	"fmt"
+	"unsafe"
+)
+
+// rankLevel is the instruction set of the kernels: 0 the best that the
+// processor has, 1 baseline, 2 AVX2, 3 AVX-512. Tests compare them.
+var rankLevel C.int
+
+func setRankLevel(level int) { rankLevel = C.int(level) }
+
+func hasRankLevel(level int) bool { return C.rt_rank_has(C.int(level)) != 0 }
 
 // RankKind is a loss that RankRows knows.
 type RankKind int32
@@ -68,7 +79,7 @@ func (t *Tensor) RankRows(query int, lists *RankLists, terms []RankTerm, clamp, 
 	}
 	rows := int(t.Size(0))
 	out := make([]float64, rows*len(terms)*C.RT_RANK_OUT+1)
-	msg := C.rt_rank(t.h, cbool(clamp), cbool(backward), C.int64_t(query),
+	msg := C.rt_rank(t.h, cbool(clamp), cbool(backward), rankLevel, C.int64_t(query),
 		int32s(lists.Members), int64s(lists.ClassAt), int32s(lists.ClassOf), int32s(lists.Never), int64s(lists.NeverAt),
 		unsafe.SliceData(flat), C.int(len(flat)), (*C.double)(unsafe.SliceData(p)), (*C.double)(unsafe.SliceData(out)))
 	if err := failure("RankRows", msg, t); err != nil {
@@ -88,6 +99,55 @@ func (t *Tensor) RankRows(query int, lists *RankLists, terms []RankTerm, clamp, 
 
 func int32s(s []int32) *C.int32_t { return (*C.int32_t)(unsafe.SliceData(s)) }
 func int64s(s []int64) *C.int64_t { return (*C.int64_t)(unsafe.SliceData(s)) }
+
+// RowState says what is the matter with a row that was to be normalised.
+type RowState uint8
+
+// A row without direction, or with NaN or Inf in it, is left as memory was found.
+const (
+	RowGood      RowState = C.RT_ROW_GOOD
+	RowZero      RowState = C.RT_ROW_ZERO
+	RowNotFinite RowState = C.RT_ROW_NOT_FINITE
+)
+
+// NormalizeRows divides the rows of t [n, d], contiguous float32 or float64 on
+// the CPU, by their Euclidean lengths [n, 1]. Equal rows have equal results to
+// the bit wherever they stand, and no length within the range of the type is
+// too small or too large.
+func (t *Tensor) NormalizeRows() (unit, length *Tensor, states []RowState) {
+	s, ok := join("NormalizeRows", t)
+	if !ok {
+		return s.dead(), s.dead(), nil
+	}
+	n := t.Size(0)
+	unit, length = t.EmptyLike(), s.Empty([]int64{n, 1}, t.DType(), t.Device())
+	states = make([]RowState, n)
+	if t.Dims() != 2 || s.Err() != nil {
+		s.fail(&OpError{Op: "NormalizeRows", Operands: []string{t.String()}, Message: "rows of a matrix are needed"})
+		return s.dead(), s.dead(), nil
+	}
+	if msg := C.rt_normalize(t.h, unit.h, length.h, (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(states))), rankLevel); msg != nil {
+		s.refuse("NormalizeRows", msg, t)
+	}
+	return unit, length, states
+}
+
+// NormalizeRowsBack turns t, the gradient of unit rows, into that of the rows
+// they were made of, in place.
+func (t *Tensor) NormalizeRowsBack(unit, length *Tensor) *Tensor {
+	s, ok := join("NormalizeRowsBack", t, unit, length)
+	if !ok {
+		return t
+	}
+	if fmt.Sprint(t.Shape()) != fmt.Sprint(unit.Shape()) || length.Numel() != t.Size(0) || t.DType() != unit.DType() || t.DType() != length.DType() {
+		s.fail(&OpError{Op: "NormalizeRowsBack", Operands: []string{t.String(), unit.String(), length.String()}, Message: "the shapes or dtypes do not belong together"})
+		return t
+	}
+	if msg := C.rt_normalize_back(t.h, unit.h, length.h, rankLevel); msg != nil {
+		s.refuse("NormalizeRowsBack", msg, t, unit, length)
+	}
+	return t
+}
 
 // AddTransposeInPlace adds its transpose to the square matrix t.
 func (t *Tensor) AddTransposeInPlace() *Tensor {

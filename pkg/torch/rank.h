@@ -41,6 +41,7 @@ typedef struct {
   void *scores; // [rows, columns], float or double
   int64_t rows, columns;
   int is_double, clamp, backward; // clamp: scores to [-1, 1]; backward: rows become gradients
+  int level;                      // instruction set: 0 the best, 1 baseline, 2 AVX2, 3 AVX-512
   int64_t query;                  // query of row 0
   const int32_t *members;         // columns of all classes, ascending in each
   const int64_t *class_at;        // class c is members[class_at[c]] .. members[class_at[c+1]-1]
@@ -57,14 +58,27 @@ typedef struct {
 // It returns 0, or -1 when memory for a row's working space was refused.
 int rt_rank_rows(const rt_rank_job *job, int64_t begin, int64_t end);
 
+// rt_rank_has says whether this processor runs an instruction set.
+int rt_rank_has(int level);
+
+// rt_unit_rows divides the rows begin to end of x [n, d] by their lengths, into
+// unit, and returns the lengths and what is the matter with each row.
+void rt_unit_rows(const void *x, void *unit, void *length, uint8_t *state, int64_t d, int is_double, int level, int64_t begin, int64_t end);
+enum { RT_ROW_GOOD = 0, RT_ROW_ZERO, RT_ROW_NOT_FINITE };
+
+// rt_unit_rows_back turns gradients of the unit rows into those of x, in place.
+void rt_unit_rows_back(void *grad, const void *unit, const void *length, int64_t d, int is_double, int level, int64_t begin, int64_t end);
+
 // rt_add_transposed adds its transpose to the square matrix a [n, n], for the
-// pairs of blocks in block rows begin to end; see rt_transpose_block.
+// pairs of blocks of RT_TRANSPOSE_BLOCK rows that begin in block rows begin to end.
 void rt_add_transposed(void *a, int64_t n, int is_double, int64_t begin, int64_t end);
-enum { RT_TRANSPOSE_BLOCK = 64 };
+enum { RT_TRANSPOSE_BLOCK = 32 };
 
 // The same over libtorch's tensors and its threads; they return an error text or NULL.
-char *rt_rank(rt_handle scores, int clamp, int backward, int64_t query, const int32_t *members, const int64_t *class_at, const int32_t *class_of,
+char *rt_rank(rt_handle scores, int clamp, int backward, int level, int64_t query, const int32_t *members, const int64_t *class_at, const int32_t *class_of,
               const int32_t *never, const int64_t *never_at, const rt_rank_term *terms, int term_count, const double *p, double *out);
+char *rt_normalize(rt_handle x, rt_handle unit, rt_handle length, uint8_t *state, int level);
+char *rt_normalize_back(rt_handle grad, rt_handle unit, rt_handle length, int level);
 char *rt_add_transpose(rt_handle square);
 char *rt_mm_into(rt_handle out, rt_handle a, rt_handle b);
 

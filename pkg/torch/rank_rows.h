@@ -732,4 +732,73 @@ template <class T> void rows(const rt_rank_job &job, int64_t begin, int64_t end)
   }
 }
 
+// ---- rows of embeddings ----------------------------------------------------------------------------
+
+// Wide is as many doubles as V has lanes.
+template <class T> struct Wide {
+  typedef double V __attribute__((vector_size(sizeof(double) * Lanes<T>::width)));
+};
+
+// at_row reads the vector at j of a row of d elements, zeros beyond its end.
+template <class T> INLINE V<T> at_row(const T *row, int64_t j, int64_t d) {
+  if (j + Lanes<T>::width <= d) return load(row + j);
+  T lane[Lanes<T>::width] = {};
+  for (int64_t i = j; i < d; i++) lane[i - j] = row[i];
+  return load(lane);
+}
+
+template <class T> INLINE void put_row(T *row, int64_t j, int64_t d, V<T> v) {
+  if (j + Lanes<T>::width <= d) return store(row + j, v);
+  T lane[Lanes<T>::width];
+  store(lane, v);
+  for (int64_t i = j; i < d; i++) row[i] = lane[i - j];
+}
+
+// dot is the sum of a[j] b[j] / by^2, added up in double in an order that
+// depends on nothing but d: equal rows have equal sums wherever they stand.
+template <class T> INLINE double dot(const T *a, const T *b, T by, int64_t d) {
+  typename Wide<T>::V total = {};
+  for (int64_t j = 0; j < d; j += Lanes<T>::width)
+    total += __builtin_convertvector(at_row(a, j, d) / by, typename Wide<T>::V) * __builtin_convertvector(at_row(b, j, d) / by, typename Wide<T>::V);
+  double lane[Lanes<T>::width], s = 0;
+  memcpy(lane, &total, sizeof lane);
+  for (double x : lane) s += x;
+  return s;
+}
+
+// unit_rows divides rows by their lengths. They are divided by their largest
+// element first, so that squares neither overflow nor vanish.
+template <class T> void unit_rows(const T *x, T *unit, T *length, uint8_t *state, int64_t d, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; i++) {
+    const T *row = x + i * d;
+    V<T> most = {}, nothing = {};
+    for (int64_t j = 0; j < d; j += Lanes<T>::width) {
+      V<T> v = at_row(row, j, d);
+      most = larger<T>(most, larger<T>(v, -v));
+      nothing += v * 0; // NaN where v is NaN or infinite
+    }
+    T largest = 0, not_finite = 0, lane[Lanes<T>::width];
+    store(lane, most);
+    for (T v : lane) largest = std::max(largest, v);
+    store(lane, nothing);
+    for (T v : lane) not_finite += v;
+    state[i] = not_finite != 0 ? RT_ROW_NOT_FINITE : largest == 0 ? RT_ROW_ZERO : RT_ROW_GOOD;
+    if (state[i] != RT_ROW_GOOD) continue;
+    T shrunk = T(std::sqrt(dot(row, row, largest, d)));
+    for (int64_t j = 0; j < d; j += Lanes<T>::width) put_row(unit + i * d, j, d, at_row(row, j, d) / largest / shrunk);
+    length[i] = shrunk * largest;
+  }
+}
+
+// unit_rows_back takes from a gradient its part along the row and divides the
+// rest by the row's length.
+template <class T> void unit_rows_back(T *grad, const T *unit, const T *length, int64_t d, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; i++) {
+    T *g = grad + i * d;
+    const T *u = unit + i * d;
+    T along = T(dot(g, u, T(1), d));
+    for (int64_t j = 0; j < d; j += Lanes<T>::width) put_row(g, j, d, (at_row(g, j, d) - at_row(u, j, d) * along) / length[i]);
+  }
+}
+
 #undef INLINE
