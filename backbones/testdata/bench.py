@@ -6,6 +6,7 @@ prints lines as `go test -bench` does, for the settings whose name contains
 PATTERN, each run for about SECONDS (default 1, at least one pass).
 """
 
+import os
 import sys
 import time
 
@@ -14,8 +15,11 @@ import torch.nn.functional as F
 
 from reference import Net, draw
 
+torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", 2)))
+
 STEP = [
     ("convnet", 128, 28, "float32", "rows"),
+    ("convnet", 128, 28, "float32", "channels_last"),
     ("resnet18", 64, 224, "float32", "rows"),
     ("resnet18", 64, 224, "float32", "channels_last"),
     ("resnet18", 64, 224, "bfloat16", "channels_last"),
@@ -28,6 +32,7 @@ STEP = [
 ]
 EMBED = [
     ("convnet", 128, 28, "float32", "rows"),
+    ("convnet", 128, 28, "float32", "channels_last"),
     ("resnet50", 64, 224, "float32", "rows"),
     ("resnet50", 64, 224, "float32", "channels_last"),
     ("resnet50", 64, 224, "float32", "optimize_for_inference"),
@@ -87,11 +92,12 @@ def main(verb, pattern, seconds="1"):
             continue
         run = {"Step": step, "Embed": embed}[verb](*c)
         run()
-        n, start = 0, time.perf_counter()
+        n, start, cpu = 0, time.perf_counter(), time.process_time()
         while n == 0 or time.perf_counter() - start < float(seconds):
             run()
             n += 1
-        print(f"Benchmark{verb}/{name}-python {n} {(time.perf_counter() - start) / n * 1e9:.0f} ns/op", flush=True)
+        clock, cpu = time.perf_counter() - start, time.process_time() - cpu
+        print(f"Benchmark{verb}/{name}-python {n} {clock / n * 1e9:.0f} ns/op {cpu / n * 1e9:.0f} cpu-ns/op", flush=True)
 
 
 if __name__ == "__main__":
