@@ -58,22 +58,26 @@ func (s setting) autocast(f func()) {
 }
 
 // measure times f after one call of it, on the clock and in processor time,
-// which other work on the machine disturbs less (with OMP_NUM_THREADS=1 hardly).
+// which other work on the machine disturbs less (with OMP_NUM_THREADS=1
+// hardly). The memory is the process's largest: run one benchmark for it.
 func measure(b *testing.B, f func()) {
 	f()
-	before := processorTime(b)
+	before, _ := usage(b)
 	for b.Loop() {
 		f()
 	}
-	b.ReportMetric(float64(processorTime(b)-before)/float64(b.N), "cpu-ns/op")
+	after, peak := usage(b)
+	b.ReportMetric(float64(after-before)/float64(b.N), "cpu-ns/op")
+	b.ReportMetric(float64(peak)/1e6, "peak-MB")
 }
 
-func processorTime(b *testing.B) int64 {
+// usage is processor time in nanoseconds and the largest memory so far in bytes.
+func usage(b *testing.B) (processor, peak int64) {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		b.Fatal(err)
 	}
-	return u.Utime.Nano() + u.Stime.Nano()
+	return u.Utime.Nano() + u.Stime.Nano(), u.Maxrss * 1024
 }
 
 // BenchmarkStep is one training step: forward, Backward and Adam.

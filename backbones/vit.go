@@ -189,8 +189,8 @@ type attention struct {
 func (a *attention) Forward(x *torch.Tensor, mode nn.Mode) *torch.Tensor {
 	n, t, width := x.Size(0), x.Size(1), x.Size(2)
 	qkv := a.qkv.Forward(x, mode).Reshape(n, t, 3, a.heads, width/a.heads).Permute(2, 0, 3, 1, 4)
-	q, k, v := qkv.Select(0, 0), qkv.Select(0, 1), qkv.Select(0, 2) // each [n, heads, t, width/heads]
-	y := q.ScaledDotProductAttention(k, v, nil, 0, false).Transpose(1, 2).Reshape(n, t, width)
+	each := qkv.Unbind(0, 3) // query, key and value, each [n, heads, t, width/heads]
+	y := each[0].ScaledDotProductAttention(each[1], each[2], nil, 0, false).Transpose(1, 2).Reshape(n, t, width)
 	return a.out.Forward(y, mode)
 }
 

@@ -7,6 +7,7 @@ PATTERN, each run for about SECONDS (default 1, at least one pass).
 """
 
 import os
+import resource
 import sys
 import time
 
@@ -97,7 +98,8 @@ def main(verb, pattern, seconds="1"):
             run()
             n += 1
         clock, cpu = time.perf_counter() - start, time.process_time() - cpu
-        print(f"Benchmark{verb}/{name}-python {n} {clock / n * 1e9:.0f} ns/op {cpu / n * 1e9:.0f} cpu-ns/op", flush=True)
+        print(f"Benchmark{verb}/{name}-python {n} {clock / n * 1e9:.0f} ns/op {cpu / n * 1e9:.0f} cpu-ns/op "
+              f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6:.0f} peak-MB", flush=True)
 
 
 if __name__ == "__main__":
