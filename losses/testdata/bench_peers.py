@@ -1,0 +1,53 @@
+"""Times losses of pytorch-metric-learning for BenchmarkPeers, which starts this
+program and asks it in turn with its own measurements, so that both see the same
+machine at the same moment:
+
+    request   NAME B         on standard input
+    answer    MILLISECONDS   of forward and backward, the best of a few; or - if memory would not do
+
+The embeddings are float32, 512 dimensions, four of a class, as in bench_test.go.
+"""
+
+import sys
+import time
+
+import torch
+from pytorch_metric_learning import distances, losses, miners
+
+torch.set_num_threads(int(sys.argv[1]))
+cosine = distances.CosineSimilarity()
+PEERS = {
+    "smoothap": (losses.SmoothAPLoss(temperature=0.01), None, 384),  # the largest batch that 20 GiB hold
+    "fastap": (losses.FastAPLoss(num_bins=10), None, 4096),
+    "contrastive": (losses.ContrastiveLoss(pos_margin=1, neg_margin=0.5, distance=cosine), None, 4096),
+    "triplet": (losses.TripletMarginLoss(margin=0.1, distance=cosine), None, 1024),
+    "multisimilarity": (losses.MultiSimilarityLoss(alpha=2, beta=50, base=0.5), miners.MultiSimilarityMiner(epsilon=0.1, distance=cosine), 4096),
+}
+
+
+def batch(b):
+    torch.manual_seed(b)
+    labels = torch.arange(b) // 4
+    return (torch.randn(b // 4 + 1, 512)[labels] + torch.randn(b, 512)).requires_grad_(), labels
+
+
+def measure(name, b):
+    loss, miner, most = PEERS[name]
+    if b > most:
+        return "-"
+    x, labels = batch(b)
+    best, spent = float("inf"), 0.0
+    while spent < 0.5:
+        begin = time.perf_counter()
+        pairs = miner(x, labels) if miner else None
+        loss(x, labels, pairs).backward()
+        took = time.perf_counter() - begin
+        x.grad = None
+        best, spent = min(best, took), spent + took
+    return f"{best * 1e3:.4f}"
+
+
+print("ready", flush=True)
+for line in sys.stdin:
+    name, b = line.split()
+    print(measure(name, int(b)), flush=True)
