@@ -4,6 +4,7 @@ package embed
 import (
 	"context"
 	"fmt"
+	"runtime"
 
 	"roadmap/backbones"
 	"roadmap/pkg/data"
@@ -48,7 +49,7 @@ func New(d *data.Dataset, t data.Transform, o Options) (*Embedder, error) {
 	e := &Embedder{dataset: d, loader: loader, options: o}
 	e.shape[0], e.shape[1], e.shape[2] = t.Size()
 	for start := 0; start < d.Len(); start += o.Batch {
-		rows := make([]int, 0, o.Batch)
+		rows := make([]int, 0, min(o.Batch, d.Len()))
 		for i := start; i < min(start+o.Batch, d.Len()); i++ {
 			rows = append(rows, i)
 		}
@@ -64,7 +65,9 @@ func (e *Embedder) Run(ctx context.Context, m *backbones.Model, device torch.Dev
 	if err := Fits(m, e.shape[0]); err != nil {
 		return err
 	}
-	buffer := make([]float32, e.options.Batch*m.Dim())
+	runtime.LockOSThread() // libtorch's threads belong to the one that calls it
+	defer runtime.UnlockOSThread()
+	buffer := make([]float32, min(e.options.Batch, e.dataset.Len())*m.Dim())
 	done := 0
 	for batch, err := range e.loader.Batches(ctx, 0, e.rows) {
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 	"hash/fnv"
 	"strings"
 
+	"roadmap/pkg/fault"
 	"roadmap/pkg/rng"
 	"roadmap/pkg/torch"
 )
@@ -170,6 +171,9 @@ func (p Path) Counter(name string) *torch.Tensor {
 	})
 }
 
+// maxElements bounds one tensor of a network: 4 GiB of float32.
+const maxElements = 1 << 30
+
 // draw makes the initial values on the host, from a stream of their own.
 func (p Path) draw(s *torch.Scope, name string, init Init, shape []int64) *torch.Tensor {
 	n := int64(1)
@@ -178,7 +182,10 @@ func (p Path) draw(s *torch.Scope, name string, init Init, shape []int64) *torch
 			s.Fail(fmt.Errorf("nn: %s: a size in shape %v is not positive", p.full(name), shape))
 			return s.Dead()
 		}
-		n *= size
+		if n *= size; size > maxElements || n > maxElements {
+			s.Fail(fault.Inputf("%s would be of shape %v, more than %d elements; lower the network's dim or width", p.full(name), shape, maxElements))
+			return s.Dead()
+		}
 	}
 	h := fnv.New64a()
 	h.Write([]byte(p.full(name)))

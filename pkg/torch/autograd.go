@@ -43,6 +43,11 @@ func (t *Tensor) SetGrad(grad *Tensor) error {
 	if err := t.Err(); err != nil {
 		return err
 	}
+	if grad != nil {
+		if err := grad.Err(); err != nil {
+			return err
+		}
+	}
 	return failure("SetGrad", C.rt_set_grad(t.h, handle(grad)), t, grad)
 }
 
@@ -71,9 +76,7 @@ func (t *Tensor) BackwardFrom(grad *Tensor, keep, create bool) error {
 			return err
 		}
 	}
-	err := failure("Backward", C.rt_backward(t.h, handle(grad), cbool(keep), cbool(create)), t, grad)
-	runtime.KeepAlive(grad)
-	return err
+	return failure("Backward", C.rt_backward(t.h, handle(grad), cbool(keep), cbool(create)), t, grad)
 }
 
 // Gradients returns d (out·grad)/d in for each of in, zeros where out does not

@@ -156,8 +156,10 @@ func BuildInfo() string { return text(C.rt_config()) }
 // Threads is the number of threads one operation may use.
 func Threads() int { return int(C.rt_threads()) }
 
-// SetThreads sets the number of threads one operation may use. Results are
-// bit-equal from run to run for the same number.
+// SetThreads sets the number of threads one operation may use; 0 leaves it.
+// Results are bit-equal from run to run for the same number. libtorch keeps the
+// number per thread of the system, so lock the goroutine to its thread
+// (runtime.LockOSThread) before, and compute on that goroutine.
 func SetThreads(n int) {
 	if n > 0 {
 		C.rt_set_threads(C.int(n))

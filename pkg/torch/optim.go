@@ -30,6 +30,9 @@ func AdamStep(params, m, v, vmax, steps []*Tensor, o AdamOptions, gradScale, fou
 			return err
 		}
 	}
+	if err := aliveIfAny(gradScale, foundInf); err != nil {
+		return err
+	}
 	p, n := handles(params)
 	pm, _ := handles(m)
 	pv, _ := handles(v)
@@ -57,6 +60,9 @@ func SGDStep(params, momentum []*Tensor, o SGDOptions, gradScale, foundInf *Tens
 		if err := sameLength(params, momentum); err != nil {
 			return err
 		}
+	}
+	if err := aliveIfAny(gradScale, foundInf); err != nil {
+		return err
 	}
 	p, n := handles(params)
 	pm, _ := handles(momentum)
@@ -109,6 +115,18 @@ func LerpAll(dst, src []*Tensor, weight float64) error {
 	pd, n := handles(dst)
 	ps, _ := handles(src)
 	return failure("LerpAll", C.rt_lerp_all(pd, ps, n, C.double(weight)))
+}
+
+// aliveIfAny returns the first error among tensors that may be nil.
+func aliveIfAny(tensors ...*Tensor) error {
+	for _, t := range tensors {
+		if t != nil {
+			if err := t.Err(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // sameLength checks two lists that run side by side, and that the second is alive.

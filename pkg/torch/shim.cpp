@@ -1,4 +1,5 @@
 #include "shim.h"
+#include "guard.h"
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
@@ -16,12 +17,9 @@
 
 using at::Tensor;
 using at::TensorList;
+using namespace border;
 
 namespace {
-
-Tensor &ref(rt_handle t) { return *reinterpret_cast<Tensor *>(t); }
-Tensor maybe(rt_handle t) { return t ? ref(t) : Tensor(); }
-rt_handle handle(Tensor t) { return reinterpret_cast<rt_handle>(new Tensor(std::move(t))); }
 
 std::vector<Tensor> list(const rt_handle *t, int n) {
   std::vector<Tensor> all;
@@ -34,26 +32,6 @@ at::Device device_of(int d) { return d < 0 ? at::Device(at::kCPU) : at::Device(a
 at::DeviceType type_of(int d) { return d < 0 ? at::kCPU : at::kCUDA; }
 at::IntArrayRef sizes(const int64_t *size, int dims) { return at::IntArrayRef(size, static_cast<size_t>(dims)); }
 at::MemoryFormat format_of(int channels_last) { return channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous; }
-
-// guard runs f and turns whatever it throws into a text.
-template <class F> char *guard(F f) {
-  try {
-    f();
-    return nullptr;
-  } catch (const c10::Error &e) {
-    return strdup(e.what_without_backtrace());
-  } catch (const std::exception &e) {
-    return strdup(e.what());
-  } catch (...) {
-    return strdup("unknown C++ exception");
-  }
-}
-
-template <class F> rt_one make(F f) {
-  rt_one r = {0, nullptr};
-  r.err = guard([&] { r.t = handle(f()); });
-  return r;
-}
 
 // parameters that carry a gradient, each with its rows of optimiser state
 struct Active {
@@ -68,9 +46,15 @@ struct Active {
       at.push_back(i);
     }
   }
-  std::vector<Tensor> pick(const rt_handle *t) const {
+  // pick takes each one's tensor of state, of its size or of one element.
+  std::vector<Tensor> pick(const rt_handle *t, bool counter = false) const {
     std::vector<Tensor> all;
-    for (int i : at) all.push_back(ref(t[i]));
+    for (size_t k = 0; k < at.size(); k++) {
+      const Tensor &s = ref(t[at[k]]);
+      TORCH_CHECK(counter ? s.numel() == 1 : s.sizes() == param[k].sizes(), "parameter ", at[k], " of size ", param[k].sizes(), " has optimiser state of size ", s.sizes());
+      TORCH_CHECK(s.device() == param[k].device(), "parameter ", at[k], " is on ", param[k].device(), ", its optimiser state on ", s.device());
+      all.push_back(s);
+    }
     return all;
   }
 };
@@ -190,7 +174,15 @@ rt_one rt_clone(rt_handle t) {
   return make([&] { return ref(t).clone(); });
 }
 
-uintptr_t rt_data(rt_handle t) { return reinterpret_cast<uintptr_t>(ref(t).data_ptr()); }
+void rt_sizes(rt_handle t, int64_t *size) {
+  for (int64_t n : ref(t).sizes()) *size++ = n;
+}
+
+uintptr_t rt_data(rt_handle t) {
+  uintptr_t p = 0;
+  free(guard([&] { p = reinterpret_cast<uintptr_t>(ref(t).data_ptr()); })); // 0 for a tensor without storage
+  return p;
+}
 
 int rt_is_contiguous(rt_handle t, int channels_last) { return ref(t).is_contiguous(format_of(channels_last)); }
 
@@ -230,7 +222,14 @@ rt_one rt_grad(rt_handle t) {
 }
 
 char *rt_set_grad(rt_handle t, rt_handle grad) {
-  return guard([&] { ref(t).mutable_grad() = maybe(grad); });
+  return guard([&] {
+    Tensor &p = ref(t);
+    if (grad) {
+      const Tensor &g = ref(grad);
+      TORCH_CHECK(g.sizes() == p.sizes() && g.scalar_type() == p.scalar_type() && g.device() == p.device(), "a gradient must have the parameter's shape, dtype and device");
+    }
+    p.mutable_grad() = maybe(grad);
+  });
 }
 
 char *rt_zero_grad(rt_handle *t, int n) {
@@ -366,6 +365,7 @@ char *rt_set_generator_state(int device, rt_handle state) {
 
 void rt_deterministic(int on) {
   at::globalContext().setDeterministicAlgorithms(on != 0, /*warn_only=*/true);
+  at::globalContext().setDeterministicFillUninitializedMemory(false); // empty tensors are written before they are read
   at::globalContext().setDeterministicCuDNN(on != 0);
   at::globalContext().setBenchmarkCuDNN(on == 0);
 }
@@ -386,7 +386,7 @@ char *rt_adam_step(rt_handle *p, rt_handle *m, rt_handle *v, rt_handle *vmax, rt
     at::NoGradGuard no_grad;
     Active a(p, n);
     if (a.param.empty()) return;
-    std::vector<Tensor> ms = a.pick(m), vs = a.pick(v), xs, ts = a.pick(steps);
+    std::vector<Tensor> ms = a.pick(m), vs = a.pick(v), xs, ts = a.pick(steps, true);
     if (o.amsgrad) xs = a.pick(vmax);
     at::_foreach_add_(ts, 1);
     auto step = [&](auto op) {

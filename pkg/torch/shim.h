@@ -20,7 +20,8 @@ typedef struct {
 
 // tensors and memory
 void rt_free_all(rt_handle *t, int n);
-rt_meta rt_describe(rt_handle t);
+rt_meta rt_describe(rt_handle t);           // sizes beyond RT_MAX_DIMS are left out
+void rt_sizes(rt_handle t, int64_t *size); // all of them
 rt_one rt_from(const void *data, const int64_t *size, int dims, int dtype);
 rt_one rt_wrap(void *data, const int64_t *size, int dims, int dtype, int64_t ticket);
 int rt_released(int64_t *tickets, int n);

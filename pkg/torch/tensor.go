@@ -103,6 +103,10 @@ func (t *Tensor) Shape() []int64 {
 		return nil
 	}
 	shape := make([]int64, m.dims)
+	if m.dims > C.RT_MAX_DIMS {
+		C.rt_sizes(t.h, (*C.int64_t)(unsafe.SliceData(shape)))
+		return shape
+	}
 	for i := range shape {
 		shape[i] = int64(m.size[i])
 	}
@@ -119,6 +123,9 @@ func (t *Tensor) Size(dim int) int64 {
 	if !ok || dim < 0 || dim >= int(m.dims) {
 		return 0
 	}
+	if m.dims > C.RT_MAX_DIMS {
+		return t.Shape()[dim]
+	}
 	return int64(m.size[dim])
 }
 
@@ -130,13 +137,12 @@ func (t *Tensor) Dims() int {
 
 // Numel is the number of elements; 0 for a dead tensor.
 func (t *Tensor) Numel() int64 {
-	m, ok := t.meta()
-	if !ok {
+	if t == nil || t.h == 0 {
 		return 0
 	}
 	n := int64(1)
-	for i := range int(m.dims) {
-		n *= int64(m.size[i])
+	for _, size := range t.Shape() {
+		n *= size
 	}
 	return n
 }
@@ -208,7 +214,14 @@ func From[E Element](s *Scope, data []E, shape ...int64) *Tensor {
 
 // FromBytes copies raw little-endian elements of any dtype into a new CPU tensor.
 func FromBytes(s *Scope, data []byte, dtype DType, shape ...int64) *Tensor {
-	if !s.ready("FromBytes") || dtype.Bytes() == 0 || !s.fits("FromBytes", len(data)/int(dtype.Bytes()), shape) {
+	if !s.ready("FromBytes") {
+		return s.dead()
+	}
+	if size := dtype.Bytes(); size == 0 || int64(len(data))%size != 0 {
+		s.fail(&OpError{Op: "FromBytes", Message: fmt.Sprintf("%d bytes are no whole number of elements of %s", len(data), dtype)})
+		return s.dead()
+	}
+	if !s.fits("FromBytes", len(data)/int(dtype.Bytes()), shape) {
 		return s.dead()
 	}
 	r := C.rt_from(unsafe.Pointer(unsafe.SliceData(data)), (*C.int64_t)(unsafe.SliceData(shape)), C.int(len(shape)), C.int(dtype))

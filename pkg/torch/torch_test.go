@@ -561,6 +561,15 @@ func TestHostReads(t *testing.T) {
 	if _, err := x.Item(); err == nil {
 		t.Error("four elements were read as one")
 	}
+	many := torch.From(s, []float32{5}).Reshape(make1s(20)...)
+	if n := many.Shape(); len(n) != 20 || many.Numel() != 1 || many.Size(19) != 1 {
+		t.Errorf("twenty dimensions are %v", n)
+	}
+	odd := s.Child()
+	defer odd.Close()
+	if err := torch.FromBytes(odd, make([]byte, 11), torch.Float32, 2).Err(); err == nil || !strings.Contains(err.Error(), "11 bytes") {
+		t.Errorf("11 bytes as float32: %v", err)
+	}
 	s2 := s.Child()
 	defer s2.Close()
 	if err := torch.ReadInto(x, make([]float32, 3)); err == nil {
@@ -570,6 +579,46 @@ func TestHostReads(t *testing.T) {
 	if err != nil || len(empty) != 0 {
 		t.Errorf("empty: %v, %v", empty, err)
 	}
+}
+
+func make1s(n int) []int64 {
+	ones := make([]int64, n)
+	for i := range ones {
+		ones[i] = 1
+	}
+	return ones
+}
+
+// The fused kernels trust their operands' sizes: what does not fit must not reach them.
+func TestOptimisersRefuseStateThatDoesNotFit(t *testing.T) {
+	s := torchtest.Scope(t)
+	p := torch.From(s, make([]float32, 1000)).RequireGrad(true)
+	if err := p.SetGrad(torch.From(s, []float32{1, 2})); err == nil {
+		t.Error("a gradient of two elements was set on a thousand")
+	}
+	if err := p.SetGrad(p.Detach().Clone()); err != nil {
+		t.Fatal(err)
+	}
+	params, one := []*torch.Tensor{p}, []*torch.Tensor{torch.From(s, []float32{0})}
+	m := []*torch.Tensor{p.Detach().ZerosLike()}
+	o := torch.AdamOptions{LR: 1e-3, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8}
+	for name, err := range map[string]error{
+		"first moment":  torch.AdamStep(params, one, m, nil, one, o, nil, nil),
+		"second moment": torch.AdamStep(params, m, one, nil, one, o, nil, nil),
+		"counter":       torch.AdamStep(params, m, m, nil, m, o, nil, nil),
+		"momentum":      torch.SGDStep(params, one, torch.SGDOptions{LR: 1, Momentum: 0.9}, nil, nil),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "optimiser state of size") {
+			t.Errorf("%s of another size: %v", name, err)
+		}
+	}
+	closed := torch.NewScope()
+	flag := torch.From(closed, []float32{1})
+	closed.Close()
+	if err := torch.AdamStep(params, m, m, nil, one, o, nil, flag); !errors.Is(err, torch.ErrClosed) {
+		t.Errorf("a flag from a closed scope: %v", err)
+	}
+	torchtest.Equal(t, p, make([]float64, 1000), 0)
 }
 
 func TestWholeNumbersKeepIntegerTensors(t *testing.T) {
@@ -634,10 +683,11 @@ func TestIndexing(t *testing.T) {
 }
 
 func TestDevices(t *testing.T) {
-	for name, want := range map[string]torch.Device{"cpu": torch.CPU, "cuda:0": torch.CUDA(0)} {
-		if d, err := torch.ParseDevice(name); err == nil && d != want || d.String() != "cpu" && d.String() != name {
-			t.Errorf("%s: %v, %v", name, d, err)
-		}
+	if d, err := torch.ParseDevice("cpu"); err != nil || d != torch.CPU || d.String() != "cpu" {
+		t.Errorf("cpu: %v, %v", d, err)
+	}
+	if name := torch.CUDA(3).String(); name != "cuda:3" {
+		t.Errorf("the fourth GPU is called %s", name)
 	}
 	for _, name := range []string{"gpu", "cuda:", "cuda:-1", "cuda:x"} {
 		if _, err := torch.ParseDevice(name); !fault.IsInput(err) {
