@@ -27,6 +27,9 @@ export CGO_CFLAGS := -O2 -w
 export CGO_CXXFLAGS := -O2 -w -DREV=0x$(shell sha256sum $(COMPAT) | cut -c1-8) -include $(COMPAT) -isystem $(TORCH)/include -isystem $(TORCH)/include/torch/csrc/api/include
 export CGO_LDFLAGS := -L$(ROOM)/stubs -L$(TORCH)/lib -Wl,--allow-shlib-undefined -Wl,-rpath,$(TORCH)/lib
 
+# Python's torch and the reference libraries, installed by .ci/python.
+PYTHON := $(CURDIR)/.venv/bin/python
+
 # What `roadmap --version` prints.
 VERSION ?= $(or $(shell git describe --tags --always --dirty 2>/dev/null),development)
 
@@ -60,20 +63,23 @@ test: setup tools ## every check and every test
 	@echo "go vet"; go vet ./...
 	@echo "staticcheck"; .tools/staticcheck -checks all,-ST1003 ./...
 	@echo "pure Go packages"; CGO_ENABLED=0 go build $(PURE); CGO_ENABLED=0 go vet $(PURE)
-	@echo "go test -race ./pkg/torch/..."; go test -race ./pkg/torch/...
-	@echo "go test ./..."; go test ./...
+	@echo "go test -race ./pkg/torch/..."; go test -race -timeout 30m ./pkg/torch/...
+	@echo "go test ./..."; go test -timeout 30m ./...
 
 .PHONY: pure
 pure: ## test the packages that need no libtorch, where there is none
 	@CGO_ENABLED=0 go test $(PURE)
 
 .PHONY: bench
-bench: build ## benchmarks of every package on this machine
+bench: build python ## this machine's speed, beside the same work in Python's torch
 	@go test -run '^$$' -bench . -benchmem ./...
+	@$(PYTHON) pkg/torch/testdata/bench_peers.py
+	@for verb in Step Embed; do $(PYTHON) backbones/testdata/bench.py $$verb ''; done
 
 .PHONY: conformance
-conformance: setup python ## compare with Python's torch and the reference libraries, live
-	@ROADMAP_PYTHON=$(CURDIR)/.venv/bin/python go test -count 1 -run Conformance -v ./...
+conformance: setup python ## the same numbers as Python's libraries, computed there and then
+	@ROADMAP_PYTHON=$(PYTHON) go test -count 1 -timeout 60m -run Conformance ./...
+	@$(PYTHON) losses/testdata/reference.py --peers
 
 .PHONY: env
 env: ## print the exports for a shell or an editor: eval "$(make env)"
