@@ -232,6 +232,9 @@ func (e *engine) sweep(panels []*panel, block *torch.KNNBlock, from, to int, sym
 				byMoving = append(byMoving, p.part(low, high, nil, from, to))
 			}
 		}
+		if start == to-from {
+			return nil
+		}
 		err = s.tiles.Count(moving, block, start, to-from, byMoving, byFixed)
 		e.progress.add((high - low) * (to - from - start))
 		return err

@@ -75,13 +75,8 @@ type KNNOptions struct {
 	Exact bool     // float32 alone, no integers
 }
 
-// KNNMovingRows and KNNColumns are the sizes of a tile: the most rows of the
-// moving side, and the number of rows of the fixed side at a time, which a
-// share of it best is a multiple of.
-const (
-	KNNMovingRows = C.KNN_MOVING_ROWS
-	KNNColumns    = C.KNN_COLUMNS
-)
+// KNNMovingRows is the most rows of a moving side.
+const KNNMovingRows = C.KNN_MOVING_ROWS
 
 // NewKNN prepares comparisons.
 func NewKNN(o KNNOptions) *KNN {
@@ -180,7 +175,7 @@ func (r *KNNRows) Fill(at int, rows []float32) (longest float32, err error) {
 	bad := C.knn_prepare(&r.knn.plan, (*C.float)(unsafe.SliceData(rows)), C.int64_t(n), C.int(r.knn.dim), s.x, s.q, s.row, &long, &why)
 	switch why {
 	case C.KNN_NOT_FINITE:
-		return 0, &KNNBadRow{int(bad), "has a NaN or an infinity (or is too long to square)"}
+		return 0, &KNNBadRow{int(bad), "has a NaN or an infinity"}
 	case C.KNN_ZERO_ROW:
 		return 0, &KNNBadRow{int(bad), "is all zeros, so it has no direction and no cosine"}
 	case C.KNN_TOO_LONG:
@@ -359,11 +354,11 @@ func (w *KNNWorker) Add(p *KNNPairs) {
 }
 
 // Count compares a moving side of at most KNNMovingRows rows with rows
-// [from, to) of a block, and counts for the rows of either as queries, at
-// every level of wanted items; nil where a side has no queries. A query's own
+// [from, to) of a block, from being a multiple of KNNMovingRows, and counts for
+// the rows of either as queries, at every level of wanted items; nil where a side has no queries. A query's own
 // row, where it is among the other side's, counts like any other.
 func (w *KNNWorker) Count(moving KNNSide, fixed *KNNBlock, from, to int, byMoving, byFixed []KNNWanted) error {
-	if moving.Len() > KNNMovingRows || from < 0 || to > fixed.Len() || from > to {
+	if moving.Len() > KNNMovingRows || from < 0 || from%KNNMovingRows != 0 || to > fixed.Len() {
 		return fmt.Errorf("KNNWorker.Count: %d moving rows, rows %d to %d of %d fixed ones", moving.Len(), from, to, fixed.Len())
 	}
 	for i := range byMoving {

@@ -1,0 +1,373 @@
+package eval
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"roadmap/eval/rank"
+	"roadmap/eval/rank/ranktest"
+	"roadmap/pkg/fault"
+	"roadmap/pkg/rng"
+)
+
+// TestRevisited compares with the protocol read literally from sorted lists:
+// junk is taken out, then AP is the area of trapezoids.
+func TestRevisited(t *testing.T) {
+	const queries, gallery, dim = 9, 120, 16
+	r := rng.New(23)
+	query, items := clustered(r, queries, dim, 1, 1), clustered(r, gallery, dim, 1, 1)
+	truth := &GroundTruth{Gallery: make([]string, gallery), Queries: make([]string, queries)}
+	for i := range queries {
+		images := r.Perm(gallery)[:30]
+		j := rank.Judgement{Easy: images[:8], Hard: images[8:17], Junk: images[17:]}
+		if i == 4 {
+			j.Easy = nil
+		}
+		truth.Judgements = append(truth.Judgements, j)
+	}
+	got, err := Revisited(context.Background(), query.matrix(), items.matrix(), truth, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := ranktest.Cosine(query.rows, items.rows)
+	for _, d := range rank.Difficulties {
+		mean, at5, counted := 0.0, 0.0, 0.0
+		for i := range queries {
+			j := truth.Judgements[i]
+			positive, junk := slices.Concat(j.Easy, j.Hard), j.Junk
+			switch d {
+			case rank.Easy:
+				positive, junk = j.Easy, slices.Concat(j.Hard, j.Junk)
+			case rank.Hard:
+				positive, junk = j.Hard, slices.Concat(j.Easy, j.Junk)
+			}
+			if len(positive) == 0 {
+				continue
+			}
+			counted++
+			var list []bool // relevance in ranked order, without junk
+			for _, item := range ranktest.Order(all[i], make([]bool, gallery), ranktest.None, rank.ByIndex) {
+				if !slices.Contains(junk, item) {
+					list = append(list, slices.Contains(positive, item))
+				}
+			}
+			hits, ap, last := 0.0, 0.0, 0
+			for n, hit := range list {
+				if !hit {
+					continue
+				}
+				before := 1.0
+				if n > 0 {
+					before = hits / float64(n)
+				}
+				hits++
+				ap += (before + hits/float64(n+1)) / 2 / float64(len(positive))
+				last = n + 1
+			}
+			mean += ap
+			within, k := 0.0, min(5, last)
+			for _, hit := range list[:k] {
+				if hit {
+					within++
+				}
+			}
+			at5 += within / float64(k)
+		}
+		if want := mean / counted; math.Abs(got.Metrics["map/"+string(d)]-want) > 1e-12 {
+			t.Errorf("map/%s is %v, want %v", d, got.Metrics["map/"+string(d)], want)
+		}
+		if want := at5 / counted; math.Abs(got.Metrics["mp@5/"+string(d)]-want) > 1e-12 {
+			t.Errorf("mp@5/%s is %v, want %v", d, got.Metrics["mp@5/"+string(d)], want)
+		}
+	}
+	if got.Lone["easy"] != 1 || got.Lone["hard"] != 0 || len(got.Metrics) != 12 {
+		t.Errorf("%+v", got)
+	}
+	for name, call := range map[string]func() error{
+		"no gallery": func() error {
+			_, err := Revisited(context.Background(), query.matrix(), nil, truth, Options{})
+			return err
+		},
+		"queries": func() error {
+			_, err := Revisited(context.Background(), items.matrix(), items.matrix(), truth, Options{})
+			return err
+		},
+		"gallery": func() error {
+			_, err := Revisited(context.Background(), query.matrix(), query.matrix(), truth, Options{})
+			return err
+		},
+	} {
+		if err := call(); !fault.IsInput(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestOfficialLists evaluates embeddings that the published ground truth makes
+// perfect: easy images near the query, hard ones behind them, junk anywhere.
+func TestOfficialLists(t *testing.T) {
+	path := filepath.Join(dataFolder(t), "revisitop", "gnd_roxford5k.pkl")
+	truth, err := ReadGroundTruth(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Query i looks along axis i, and an image has along it what i's judgement
+	// gives it: the more, the nearer, as all images are of one length.
+	n, length := len(truth.Judgements), 2000.0
+	queries, gallery := make([]float32, n*(n+1)), make([]float32, len(truth.Gallery)*(n+1))
+	for i, j := range truth.Judgements {
+		queries[i*(n+1)+i] = 1
+		for value, images := range map[float32][]int{3: j.Easy, 2: j.Hard, 4: j.Junk} {
+			for _, image := range images {
+				gallery[image*(n+1)+i] = value
+			}
+		}
+	}
+	for image := range truth.Gallery {
+		row := gallery[image*(n+1) : (image+1)*(n+1)]
+		rest := length
+		for _, v := range row {
+			rest -= float64(v * v)
+		}
+		row[n] = float32(math.Sqrt(rest))
+	}
+	got, err := Revisited(context.Background(), Float32s(queries, n+1), Float32s(gallery, n+1), truth, Options{Distance: L2, Threads: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Lone["easy"] != 2 || got.Queries != 70 || got.Gallery != 4993 {
+		t.Errorf("%+v; the Easy setup skips two queries of Oxford", got)
+	}
+	for name, v := range got.Metrics {
+		if v != 1 {
+			t.Errorf("%s is %v", name, v)
+		}
+	}
+}
+
+// TestVehicleID: perfect classes give 1 with no spread; queries and galleries
+// have the published sizes.
+func TestVehicleID(t *testing.T) {
+	var s set
+	for c := range 30 {
+		for i := range 4 {
+			row := make([]float64, 30)
+			row[c], row[(c+1)%30] = 1, 0.01*float64(i)
+			s.rows, s.labels = append(s.rows, row), append(s.labels, int64(c))
+		}
+	}
+	in := Input{Query: s.matrix(), QueryLabels: s.labels}
+	spread, last, err := VehicleID(context.Background(), in, 3, Options{Metrics: []string{"r@1", "map"}, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if spread["r@1"] != (Spread{1, 0}) || last.Queries != 30*3 || last.Gallery != 30 || last.Lone != 0 {
+		t.Errorf("%v, %+v", spread, last)
+	}
+	hard := clustered(rng.New(3), 200, 8, 20, 3)
+	in = Input{Query: hard.matrix(), QueryLabels: hard.labels}
+	spread, _, err = VehicleID(context.Background(), in, 10, Options{Metrics: []string{"r@1"}})
+	if err != nil || spread["r@1"].SD <= 0 || spread["r@1"].Mean <= 0 || spread["r@1"].Mean >= 1 {
+		t.Errorf("%v, %v: random galleries spread", spread, err)
+	}
+	in.Gallery, in.GalleryLabels = in.Query, in.QueryLabels
+	if _, _, err := VehicleID(context.Background(), in, 10, Options{}); !fault.IsInput(err) {
+		t.Errorf("with a gallery: %v", err)
+	}
+}
+
+// TestBatchCurve: in small batches average precision looks better than it is, and a
+// batch of all rows is the whole set.
+func TestBatchCurve(t *testing.T) {
+	s := clustered(rng.New(9), 600, 16, 12, 3)
+	in := Input{Query: s.matrix(), QueryLabels: s.labels}
+	o := Options{Metrics: []string{"map"}, Seed: 3}
+	curve, err := BatchCurve(context.Background(), in, []int{20, 100, 600}, 6, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := run(t, in, o)
+	for i, p := range curve {
+		t.Logf("%+v", p)
+		if p.Draws+p.Lone != 6 || i > 0 && p.Metrics["map"].Mean >= curve[i-1].Metrics["map"].Mean {
+			t.Errorf("point %d: %+v", i, p)
+		}
+	}
+	if last := curve[2].Metrics["map"]; math.Abs(last.Mean-whole.Metrics["map"]) > 1e-12 || last.SD > 1e-12 {
+		t.Errorf("batches of all rows: %v, the set: %v", last, whole.Metrics)
+	}
+	for _, sizes := range [][]int{{1}, {601}} {
+		if _, err := BatchCurve(context.Background(), in, sizes, 6, o); !fault.IsInput(err) {
+			t.Errorf("sizes %v: %v", sizes, err)
+		}
+	}
+	if _, err := BatchCurve(context.Background(), in, []int{20}, 0, o); !fault.IsInput(err) {
+		t.Errorf("no draws: %v", err)
+	}
+	in.QueryLabels = make([]int64, 600)
+	for i := range in.QueryLabels {
+		in.QueryLabels[i] = int64(i)
+	}
+	if curve, err := BatchCurve(context.Background(), in, []int{20}, 6, o); err != nil || curve[0].Lone != 6 || curve[0].Draws != 0 {
+		t.Errorf("nothing relevant anywhere: %+v, %v", curve, err)
+	}
+}
+
+// TestGapByHand works the definitions out on six rows in two batches.
+func TestGapByHand(t *testing.T) {
+	// One number a row, compared by angle: (1, v). The query is row 0 at 0.
+	v := []float64{0, 0.1, 0.3, 0.2, 0.4, 5}
+	var s set
+	for _, x := range v {
+		s.rows = append(s.rows, []float64{1, x})
+	}
+	s.labels = []int64{1, 2, 1, 2, 1, 3}
+	in := Input{Query: s.matrix(), QueryLabels: s.labels}
+	batches := [][]int{{0, 2, 3}, {1, 4, 5}}
+	got, err := DecomposabilityGap(context.Background(), in, batches, GapOptions{Alpha: 0.95, Beta: 0.99}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := got.PerQuery[0]
+	// Row 0 ranks 1-, 3-, 2+, 4+, 5-: AP = (1/3 + 2/4)/2. In batch 0 (rows 2+, 3-): 3-, 2+: 1/2. In
+	// batch 1 (1-, 4+, 5-): 1/2.
+	ap, inBatch := (1./3+2./4)/2, (1./2+1./2)/2
+	// Eq. 8: row 2 is positive 1 with no earlier batch, row 4 is positive 2 behind batch 0's one negative.
+	bound8 := 1 - (1./1+2./3)/2
+	// Cosines with row 0 are 1/√(1+v²): 0.958 of row 2 is good, 0.928 of row 4 is not; 0.995 of row 1 is bad, 0.981
+	// of row 3 is not. Eq. 9: good: row 2, no bad before: 1/1. Others: row 4 is positive 2 behind row 3: 2/3.
+	bound9 := 1 - (1./1+2./3)/2
+	// Worst: batch 1 (two negatives, one bad) first. Eq. 8: 1/1, then row 2 behind its two negatives: 2/4. No
+	// order is worse. Eq. 9: row 2 behind the bad row 1: 1/2; row 4 behind batch 0's negative: 2/3.
+	worst8, worst9 := 1-(1./1+2./4)/2, 1-(1./2+2./3)/2
+	want := QueryGap{Row: 0, AP: ap, InBatch: inBatch, Bound8: bound8, Bound9: bound9, Worst8: worst8, Worst9: worst9}
+	for name, pair := range map[string][2]float64{"AP": {q.AP, want.AP}, "in batch": {q.InBatch, want.InBatch}, "eq. 8": {q.Bound8, want.Bound8},
+		"eq. 9": {q.Bound9, want.Bound9}, "worst 8": {q.Worst8, want.Worst8}, "worst 9": {q.Worst9, want.Worst9}} {
+		if math.Abs(pair[0]-pair[1]) > 1e-12 {
+			t.Errorf("%s of row 0 is %v, want %v", name, pair[0], pair[1])
+		}
+	}
+	if got.Lone != 1 || got.Queries != 6 || math.Abs(got.DG-(got.InBatch-got.AP)) > 1e-15 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// orders calls f with every order of the batches.
+func orders(parts []part, f func([]part)) {
+	var permute func(n int)
+	permute = func(n int) {
+		if n == len(parts) {
+			f(parts)
+			return
+		}
+		for i := n; i < len(parts); i++ {
+			parts[n], parts[i] = parts[i], parts[n]
+			permute(n + 1)
+			parts[n], parts[i] = parts[i], parts[n]
+		}
+	}
+	permute(0)
+}
+
+// TestWorstOrder: no order of the batches gives more than the worst case, and
+// with equal batches eq. 8 reaches it.
+func TestWorstOrder(t *testing.T) {
+	r := rng.New(31)
+	for trial := range 200 {
+		var parts []part
+		equal := trial%2 == 0
+		for range 5 {
+			p := part{positives: r.IntN(4), negatives: 3 + r.IntN(5)}
+			if equal {
+				p.negatives = 9 - p.positives
+			}
+			p.good, p.bad = r.IntN(p.positives+1), r.IntN(p.negatives+1)
+			parts = append(parts, p)
+		}
+		if !slices.ContainsFunc(parts, func(p part) bool { return p.positives > 0 }) {
+			continue
+		}
+		var worst QueryGap
+		worst.bound(parts)
+		most := 0.0
+		orders(parts, func(parts []part) {
+			var q QueryGap
+			q.bound(parts)
+			most = max(most, q.Bound8)
+			if q.Bound8 > worst.Worst8+1e-12 || q.Bound9 > worst.Worst9+1e-12 {
+				t.Fatalf("%+v: an order gives %v and %v, above the worst case %v and %v", parts, q.Bound8, q.Bound9, worst.Worst8, worst.Worst9)
+			}
+			if math.Abs(q.Worst8-worst.Worst8)+math.Abs(q.Worst9-worst.Worst9) > 1e-12 {
+				t.Fatalf("the worst case depends on the order: %+v and %+v", q, worst)
+			}
+		})
+		if equal && math.Abs(most-worst.Worst8) > 1e-12 {
+			t.Fatalf("%+v: the worst order gives %v, want %v", parts, most, worst.Worst8)
+		}
+	}
+}
+
+// TestGapBounds: where every batch is ranked perfectly, the gap stays below the bounds of
+// eq. 8 and, if the calibration holds, eq. 9 is below eq. 8.
+func TestGapBounds(t *testing.T) {
+	r := rng.New(41)
+	s := clustered(r, 240, 6, 30, 0.3)
+	in := Input{Query: s.matrix(), QueryLabels: s.labels}
+	batches := RandomBatches(240, 12, 5)
+	got, err := DecomposabilityGap(context.Background(), in, batches, GapOptions{Alpha: 0.9, Beta: 0.6}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	perfect := 0
+	for _, q := range got.PerQuery {
+		if q.Lone || q.InBatch < 1 {
+			continue
+		}
+		perfect++
+		if gap := q.InBatch - q.AP; gap < -1e-12 || gap > q.Worst8+1e-12 || gap > q.Worst9+1e-12 {
+			t.Fatalf("%+v: gap %v", q, gap)
+		}
+	}
+	if perfect < 50 {
+		t.Fatalf("only %d queries have perfect batches", perfect)
+	}
+	t.Logf("DG %.4f, eq. 8 %.4f (worst %.4f), eq. 9 %.4f (worst %.4f), %d perfect", got.DG, got.Bound8, got.Worst8, got.Bound9, got.Worst9, perfect)
+	whole := run(t, in, Options{Metrics: []string{"map"}})
+	if math.Abs(got.AP-whole.Metrics["map"]) > 1e-12 {
+		t.Errorf("AP %v, want %v", got.AP, whole.Metrics["map"])
+	}
+}
+
+func TestGapRefuses(t *testing.T) {
+	s := clustered(rng.New(1), 8, 3, 2, 1)
+	in := Input{Query: s.matrix(), QueryLabels: s.labels}
+	for want, batches := range map[string][][]int{
+		"row 8":           {{0, 1}, {8}},
+		"row -1":          {{0, -1}},
+		"row 1 is in":     {{0, 1}, {1, 2}},
+		"batch 1 is":      {{0, 1}, {}},
+		"nothing to comp": {{3}},
+	} {
+		_, err := DecomposabilityGap(context.Background(), in, batches, GapOptions{}, Options{})
+		if !fault.IsInput(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %q", batches, err, want)
+		}
+	}
+	if _, err := DecomposabilityGap(context.Background(), in, RandomBatches(8, 3, 0), GapOptions{}, Options{Distance: L2}); !fault.IsInput(err) {
+		t.Errorf("l2: %v", err)
+	}
+	sizes := fmt.Sprint(func() (n []int) {
+		for _, b := range RandomBatches(8, 3, 0) {
+			n = append(n, len(b))
+		}
+		return n
+	}())
+	if sizes != "[3 3 2]" {
+		t.Errorf("random batches of %s rows", sizes)
+	}
+}

@@ -1,0 +1,440 @@
+package torch
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"slices"
+	"testing"
+
+	"roadmap/pkg/rng"
+)
+
+// exactScore is the definition of a score, one rounding at a time: 16 lanes of
+// fused multiply-adds, then pairs of lanes 8, 4, 2 and 1 apart.
+func exactScore(a, b []float32, l2 bool) float32 {
+	var lane [16]float32
+	for k := range a {
+		x, y := a[k], b[k]
+		if l2 {
+			x -= y
+			y = x
+		}
+		exact := new(big.Float).SetPrec(600).SetFloat64(float64(x) * float64(y)) // products of float32 are exact in float64
+		exact.Add(exact, big.NewFloat(float64(lane[k%16])))
+		lane[k%16], _ = exact.Float32()
+	}
+	for half := 8; half > 0; half /= 2 {
+		for l := range half {
+			lane[l] += lane[l+half]
+		}
+	}
+	if l2 {
+		return -lane[0]
+	}
+	return lane[0]
+}
+
+// levels are those of this machine.
+func knnLevels() []KNNLevel {
+	var all []KNNLevel
+	for l := KNNBaseline; l <= KNNProcessor(); l++ {
+		all = append(all, l)
+	}
+	return all
+}
+
+// filled is rows as k compares them.
+func filled(t *testing.T, k *KNN, rows []float32) *KNNRows {
+	t.Helper()
+	r, err := k.Rows(len(rows) / k.dim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Close)
+	longest, err := r.Fill(0, rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Extend(longest)
+	return r
+}
+
+// TestKNNScore: every level computes the one defined score of a pair, to the
+// bit, wherever in a tile the pair stands.
+func TestKNNScore(t *testing.T) {
+	for _, dim := range []int{1, 5, 64, 100, 257} {
+		for _, l2 := range []bool{false, true} {
+			random := rng.New(3, uint64(dim))
+			rows := make([]float32, 21*dim)
+			for i := range rows {
+				rows[i] = float32(random.NormFloat64() * math.Exp(3*random.NormFloat64()))
+			}
+			copy(rows[20*dim:], rows[3*dim:4*dim]) // row 20 is row 3
+			for _, level := range knnLevels() {
+				k := NewKNN(KNNOptions{Dim: dim, L2: l2, Level: level})
+				r := filled(t, k, rows)
+				scores := make([]float32, 21*21)
+				if err := k.Scores(r.Side(0, 21, 0), r.Side(0, 21, 0), scores); err != nil {
+					t.Fatal(err)
+				}
+				a, b := make([]float32, dim), make([]float32, dim)
+				for i := range 21 {
+					r.Read(i, a)
+					if !l2 {
+						length := 0.0
+						for j := range a {
+							length += float64(a[j]) * float64(a[j])
+						}
+						if math.Abs(length-1) > 1e-6 {
+							t.Fatalf("dim %d: row %d has length² %v", dim, i, length)
+						}
+					}
+					for j := range 21 {
+						r.Read(j, b)
+						if got, want := scores[i*21+j], exactScore(a, b, l2); got != want {
+							t.Fatalf("dim %d, L2 %v, %v: pair %d, %d: %v, want %v", dim, l2, level, i, j, got, want)
+						}
+						if one := k.Pair(r.Side(0, 21, 0), i, r.Side(0, 21, 0), j); one != scores[i*21+j] {
+							t.Fatalf("%v: pair %d, %d alone: %v, in a tile %v", level, i, j, one, scores[i*21+j])
+						}
+					}
+					if scores[i*21+3] != scores[i*21+20] {
+						t.Fatalf("%v: equal rows 3 and 20 have scores %v and %v with %d", level, scores[i*21+3], scores[i*21+20], i)
+					}
+				}
+			}
+		}
+	}
+}
+
+// hard are rows that try the bound of the screen: of one large element, of very
+// different lengths, sparse, nearly equal, and of rising denormals.
+func hard(n, dim int, kind string) []float32 {
+	random := rng.New(5, uint64(len(kind)), uint64(dim))
+	rows := make([]float32, n*dim)
+	for i := range n {
+		row := rows[i*dim : (i+1)*dim]
+		length := math.Exp(4 * random.NormFloat64())
+		for k := range row {
+			v := random.NormFloat64()
+			switch kind {
+			case "spiked":
+				if k == 0 {
+					v *= 300
+				}
+			case "lengths":
+				v *= length
+			case "sparse":
+				if random.IntN(10) > 0 {
+					v = 0
+				}
+			case "nearly equal":
+				v = math.Sin(float64(k)) + 1e-4*v
+			case "tiny":
+				v *= 1e-38
+			}
+			row[k] = float32(v)
+		}
+		if row[0] == 0 {
+			row[0] = 1e-3
+		}
+	}
+	return rows
+}
+
+// TestKNNCount: whatever the level and with or without the screen, as many
+// items rank before each wanted one as the exact scores say.
+func TestKNNCount(t *testing.T) {
+	const n, moving, wanted = 370, 70, 3
+	for _, kind := range []string{"plain", "spiked", "lengths", "sparse", "nearly equal", "tiny"} {
+		for _, dim := range []int{3, 130, 512} {
+			for _, l2 := range []bool{false, true} {
+				rows := hard(n, dim, kind)
+				var want []int32
+				for _, level := range knnLevels() {
+					for _, exact := range []bool{true, false} {
+						k := NewKNN(KNNOptions{Dim: dim, L2: l2, Level: level, Exact: exact})
+						if !exact && !k.Screens() {
+							continue
+						}
+						r := filled(t, k, rows)
+						got, pairs := countAll(t, k, r, moving, wanted)
+						if want == nil {
+							want = countSlowly(t, k, r, moving, wanted)
+						}
+						if !slices.Equal(got, want) {
+							t.Fatalf("%s, dim %d, L2 %v, %v, exact %v: other counts than the scores'", kind, dim, l2, level, exact)
+						}
+						if kind == "plain" && dim == 512 && !exact && (pairs.Screened == 0 || pairs.Settled > pairs.Screened/10) { // of 6 comparisons a pair
+							t.Errorf("L2 %v: %+v: the screen leaves more open than it should", l2, pairs)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// wantedOf takes, for every row as a query, the scores of items 7, 7+1, … of the
+// other side as thresholds.
+func wantedOf(t *testing.T, k *KNN, queries, others KNNSide, wanted int) KNNWanted {
+	t.Helper()
+	w := KNNWanted{Start: []int64{0}}
+	for i := range queries.Len() {
+		var items []KNNFound
+		for p := range wanted {
+			items = append(items, KNNFound{k.Pair(queries, i, others, 7+p), int32(7 + p)})
+		}
+		slices.SortFunc(items, func(a, b KNNFound) int {
+			if a.Score != b.Score {
+				return int(math.Copysign(1, float64(b.Score)-float64(a.Score)))
+			}
+			return int(a.Item - b.Item)
+		})
+		for _, f := range items {
+			w.Score, w.Item = append(w.Score, f.Score), append(w.Item, f.Item)
+		}
+		w.Start = append(w.Start, int64(len(w.Item)))
+	}
+	w.Count = make([]int32, len(w.Item))
+	return w
+}
+
+// countAll counts for both sides: rows below moving with the others.
+func countAll(t *testing.T, k *KNN, r *KNNRows, moving, wanted int) ([]int32, KNNPairs) {
+	t.Helper()
+	n := r.capacity
+	block, err := k.Block(n - moving)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer block.Close()
+	if err := block.Set(r.Side(moving, n, 0)); err != nil {
+		t.Fatal(err)
+	}
+	worker, err := k.Worker()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer worker.Close()
+	side := r.Side(0, moving, 0)
+	byMoving, byFixed := wantedOf(t, k, side, block.KNNSide, wanted), wantedOf(t, k, block.KNNSide, side, wanted)
+	for _, cut := range [][2]int{{0, 256}, {256, n - moving}} {
+		if err := worker.Count(side, block, cut[0], cut[1], []KNNWanted{byMoving}, []KNNWanted{byFixed}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	KNNTotal(byMoving)
+	KNNTotal(byFixed)
+	var pairs KNNPairs
+	worker.Add(&pairs)
+	return append(byMoving.Count, byFixed.Count...), pairs
+}
+
+func countSlowly(t *testing.T, k *KNN, r *KNNRows, moving, wanted int) []int32 {
+	t.Helper()
+	sides := []KNNSide{r.Side(0, moving, 0), r.Side(moving, r.capacity, 0)}
+	var counts []int32
+	for s, queries := range sides {
+		others := sides[1-s]
+		w := wantedOf(t, k, queries, others, wanted)
+		for i := range queries.Len() {
+			for p := w.Start[i]; p < w.Start[i+1]; p++ {
+				before := int32(0)
+				for j := range others.Len() {
+					score := k.Pair(queries, i, others, j)
+					if score > w.Score[p] || score == w.Score[p] && int32(j) < w.Item[p] {
+						before++
+					}
+				}
+				counts = append(counts, before)
+			}
+		}
+	}
+	return counts
+}
+
+// TestKNNSearch: the best k of every query are those of the sorted scores.
+func TestKNNSearch(t *testing.T) {
+	const n, queries = 700, 90
+	rows := hard(n, 64, "plain")
+	for i := 0; i < n; i += 3 { // many ties
+		copy(rows[i*64:(i+1)*64], rows[(i%30)*64:])
+	}
+	for _, level := range knnLevels() {
+		for _, k := range []int{1, 10, n - 1} {
+			knn := NewKNN(KNNOptions{Dim: 64, Level: level})
+			r := filled(t, knn, rows)
+			best := NewKNNBest(k, queries, true)
+			worker, err := knn.Worker()
+			if err != nil {
+				t.Fatal(err)
+			}
+			block, err := knn.Block(400)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, cut := range [][2]int{{0, 400}, {400, n}} {
+				if err := block.Set(r.Side(cut[0], cut[1], cut[0])); err != nil {
+					t.Fatal(err)
+				}
+				if err := worker.Search(r.Side(0, queries, 0), block, best, 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			all := r.Side(0, n, 0)
+			for i := range queries {
+				var want []KNNFound
+				for j := range n {
+					if j != i {
+						want = append(want, KNNFound{knn.Pair(all, i, all, j), int32(j)})
+					}
+				}
+				slices.SortStableFunc(want, func(a, b KNNFound) int {
+					switch {
+					case a.Score > b.Score:
+						return -1
+					case a.Score < b.Score:
+						return 1
+					}
+					return 0
+				})
+				if got := best.Sorted(i); !slices.Equal(got, want[:k]) {
+					t.Fatalf("%v, k %d, query %d: %v, want %v", level, k, i, got, want[:k])
+				}
+			}
+			block.Close()
+			worker.Close()
+		}
+	}
+}
+
+func TestKNNBadRows(t *testing.T) {
+	nan, inf := float32(math.NaN()), float32(math.Inf(-1))
+	for _, test := range []struct {
+		rows []float32
+		l2   bool
+		row  int // -1: none
+	}{
+		{[]float32{1, 2, 3, nan}, false, 1},
+		{[]float32{inf, 2, 3, 4}, true, 0},
+		{[]float32{1, 2, 0, 0, 3, nan}, false, 1},
+		{[]float32{0, 0, 1, 1}, true, -1},
+		{[]float32{1, 1, 0, 3e18}, true, 1},
+		{[]float32{3e38, 3e38, 1e-42, 0}, false, -1},
+	} {
+		for _, level := range knnLevels() {
+			k := NewKNN(KNNOptions{Dim: 2, L2: test.l2, Level: level})
+			r, err := k.Rows(3)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = r.Fill(0, test.rows)
+			var bad *KNNBadRow
+			if errors.As(err, &bad) != (test.row >= 0) || bad != nil && bad.Row != test.row {
+				t.Errorf("%v, %v, L2 %v: %v, want row %d", level, test.rows, test.l2, err, test.row)
+			}
+			r.Close()
+		}
+	}
+}
+
+// TestKNNRefuses: arguments that do not fit together never reach the kernels.
+func TestKNNRefuses(t *testing.T) {
+	k := NewKNN(KNNOptions{Dim: 2, Ties: KNNPessimistic})
+	r := filled(t, k, []float32{1, 2, 3, 4, 5, 6})
+	block, err := k.Block(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer block.Close()
+	worker, err := k.Worker()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer worker.Close()
+	if err := block.Set(r.Side(1, 3, 1)); err != nil {
+		t.Fatal(err)
+	}
+	side, whole := r.Side(0, 3, 0), []int64{0, 1, 1, 1}
+	_, fillError := r.Fill(2, []float32{1, 2, 3, 4})
+	for name, err := range map[string]error{
+		"fill past the end": fillError,
+		"block too large":   block.Set(side),
+		"scores too few":    k.Scores(side, side, make([]float32, 8)),
+		"past the block":    worker.Count(side, block, 0, 3, nil, nil),
+		"not a whole tile":  worker.Count(side, block, 1, 2, nil, nil),
+		"short start":       worker.Count(side, block, 0, 2, []KNNWanted{{Start: whole[:3]}}, nil),
+		"short lists":       worker.Count(side, block, 0, 2, []KNNWanted{{Start: whole}}, nil),
+		"no labels":         worker.Count(side, block, 0, 2, []KNNWanted{{Start: whole, Score: []float32{0}, Item: []int32{0}, Count: []int32{0}}}, nil),
+		"too few queries":   worker.Search(side, block, NewKNNBest(1, 2, false), 0),
+	} {
+		if err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestProductFloat32(t *testing.T) {
+	s := NewScope()
+	defer s.Close()
+	got, err := From(s, []float32{1, 2, 3, 4}, 2, 2).ProductFloat32(From(s, []float32{5, 6}, 1, 2)).Float32s()
+	if want := []float32{1*5 + 2*6, 3*5 + 4*6}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v, %v, want %v", got, err, want)
+	}
+	if err := From(s, []float32{1, 2}, 1, 2).ProductFloat32(From(s, []float32{1, 2, 3}, 1, 3)).Err(); err == nil {
+		t.Error("rows of 2 and 3 numbers have a product")
+	}
+}
+
+func BenchmarkKNNTile(b *testing.B) {
+	const dim, n = 512, 4096
+	rows := hard(n, dim, "plain")
+	for _, level := range knnLevels()[1:] {
+		for _, exact := range []bool{false, true} {
+			k := NewKNN(KNNOptions{Dim: dim, Level: level, Exact: exact})
+			if !exact && !k.Screens() {
+				continue
+			}
+			b.Run(fmt.Sprintf("%v/exact=%v", level, exact), func(b *testing.B) {
+				r, err := k.Rows(n)
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer r.Close()
+				longest, err := r.Fill(0, rows)
+				if err != nil {
+					b.Fatal(err)
+				}
+				k.Extend(longest)
+				block, err := k.Block(n)
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer block.Close()
+				if err := block.Set(r.Side(0, n, 0)); err != nil {
+					b.Fatal(err)
+				}
+				worker, err := k.Worker()
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer worker.Close()
+				side := r.Side(0, KNNMovingRows, 0)
+				w := KNNWanted{Start: make([]int64, KNNMovingRows+1), Count: make([]int32, KNNMovingRows)}
+				for i := range KNNMovingRows {
+					w.Start[i+1] = int64(i + 1)
+					w.Score, w.Item = append(w.Score, 0.1), append(w.Item, 0)
+				}
+				for b.Loop() {
+					if err := worker.Count(side, block, 0, n, []KNNWanted{w}, nil); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/(KNNMovingRows*n), "ns/pair")
+			})
+		}
+	}
+}
