@@ -100,7 +100,7 @@ func openNetwork(c *cli.Context) (opened *network, err error) {
 		return nil, err
 	}
 	if choice.weights != "" {
-		if err := loadWeights(n.model, choice.weights); err != nil {
+		if err := loadWeights(c, n.model, choice.weights); err != nil {
 			return nil, err
 		}
 	} else {
@@ -152,6 +152,9 @@ func choose(c *cli.Context) (*choice, error) {
 	chosen.open = func() (*data.Dataset, error) { return openDataset(c.String("data"), c.String("root"), dataset) }
 	switch run := c.String("run"); {
 	case run != "":
+		if c.String("data") == "" && len(dataset) > 0 {
+			return nil, usageError(c.Command.HelpName, "--set data.* belongs to --data; without it the run's own test split is embedded")
+		}
 		if err := chosen.fromRun(c, run, model); err != nil {
 			return nil, err
 		}
@@ -329,15 +332,15 @@ func writeList(path string, d *data.Dataset, overwrite bool) error {
 	})
 }
 
-// loadWeights reads a file of weights into the network; names and shapes must agree.
-func loadWeights(m *backbones.Model, path string) error {
-	file, err := tensorio.Open(path)
+// loadWeights reads a file of weights into the network and says what the file
+// did not have.
+func loadWeights(c *cli.Context, m *backbones.Model, path string) error {
+	loaded, err := m.Load(backbones.Weights{File: path, Strict: true})
 	if err != nil {
-		return err
-	}
-	defer file.Close()
-	if err := m.State().Load(file); err != nil {
 		return fmt.Errorf("weights %s: %w", path, err)
+	}
+	if n := len(loaded.Initial); n > 0 {
+		logger(c).Warn("not in the file of weights, so random", "tensors", n, "first", loaded.Initial[0])
 	}
 	return nil
 }

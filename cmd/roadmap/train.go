@@ -47,7 +47,13 @@ func trainAction(c *cli.Context) error {
 		return err
 	}
 	if c.Bool("list") {
+		if _, err := positional(c, 0, 0); err != nil {
+			return err
+		}
 		return listRecipes(c)
+	}
+	if c.String("resume") != "" && (c.String("out") != "" || c.Bool("force")) {
+		return usageError(c.Command.HelpName, "--resume goes on in the run's own folder: drop --out and --force")
 	}
 	recipe, overrides, err := recipeWords(c, words)
 	if err != nil {
@@ -162,7 +168,7 @@ func runRecipe(c *cli.Context, name string, recipe *train.Recipe) (err error) {
 		if err := run.Restore(f); err != nil {
 			return err
 		}
-		watch.note(fmt.Sprintf("continuing %s after step %d of %d", folder, run.Step(), recipe.Train.Steps))
+		logger(c).Info(fmt.Sprintf("continuing %s after step %d of %d", folder, run.Step(), recipe.Train.Steps))
 	} else {
 		f, err := train.CreateFolder(outFolder(c, name), c.Bool("force"))
 		if err != nil {
@@ -211,7 +217,7 @@ func printRun(w io.Writer, recipe *train.Recipe, result *train.Result) error {
 	if err := printTable(w, header, rows); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "run folder: %s\n", result.Folder)
+	_, err := fmt.Fprintf(w, "%d queries, each against all other test images; lone queries: %d\nrun folder: %s\n", result.Queries, result.Lone, result.Folder)
 	return err
 }
 
@@ -236,7 +242,7 @@ func (w *watcher) step(done, total int, loss float64) {
 
 func (w *watcher) embed(done, total int) { w.show("evaluate", "images", done, total, "") }
 
-func (w *watcher) note(text string) { logger(w.c).Info(text) }
+func (w *watcher) note(text string) { logger(w.c).Warn(text) }
 
 func (w *watcher) finish() {
 	if w.progress != nil {

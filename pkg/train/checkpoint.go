@@ -3,10 +3,11 @@ package train
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
+	"strings"
 
 	"roadmap/pkg/fault"
-	"roadmap/pkg/nn"
 	"roadmap/pkg/tensorio"
 	"roadmap/pkg/torch"
 )
@@ -19,42 +20,78 @@ const (
 )
 
 // save writes a checkpoint of the run as it is now, and then removes old ones.
-func (r *Run) save() error {
+// Weights that are not finite are no state to go on from: they are an error,
+// and the older checkpoints stay.
+func (r *Run) save(log *journal) error {
+	if err := r.finite(); err != nil {
+		return err
+	}
+	if err := log.file.Sync(); err != nil {
+		return fmt.Errorf("write the log: %w", err)
+	}
 	if err := r.saveAs(r.folder.checkpoint(r.step)); err != nil {
 		return err
 	}
 	return r.folder.prune(r.recipe.Train.KeepCheckpoints)
 }
 
-func (r *Run) saveAs(path string) error {
-	s := torch.NewScope()
+// finite checks the network's parameters and buffers.
+func (r *Run) finite() error {
+	s := r.scope.Child()
 	defer s.Close()
-	state, err := r.state(s)
+	for _, n := range r.model.State() {
+		if ok, err := n.Tensor.Alias(s).IsFinite().All().Item(); err != nil {
+			return err
+		} else if ok == 0 {
+			return fmt.Errorf("after step %d the tensor %s of the network is not finite; lower optimizer.lr or set train.clip_norm, and begin anew or from an earlier checkpoint with --resume %s",
+				r.step, n.Name, r.folder.Path)
+		}
+	}
+	return nil
+}
+
+func (r *Run) saveAs(path string) error {
+	tensors, err := r.state().Snapshot()
 	if err != nil {
 		return fmt.Errorf("checkpoint at step %d: %w", r.step, err)
 	}
-	if err := writeState(path, state, map[string]string{metadataKind: kindRun, metadataStep: strconv.Itoa(r.step)}); err != nil {
-		return fmt.Errorf("checkpoint at step %d: %w; earlier checkpoints are whole, so make room and continue with --resume %s", r.step, err, r.folder.Path)
+	for _, d := range r.generators() {
+		bytes, err := torch.GeneratorState(d)
+		if err != nil {
+			return fmt.Errorf("checkpoint at step %d: %w", r.step, err)
+		}
+		tensors = append(tensors, tensorio.Named{Name: randomName(d), Tensor: tensorio.Of(bytes, len(bytes))})
+	}
+	if err := writeTensors(path, tensors, map[string]string{metadataKind: kindRun, metadataStep: strconv.Itoa(r.step)}); err != nil {
+		return fmt.Errorf("checkpoint at step %d: %w", r.step, r.folder.advise(err))
 	}
 	return nil
 }
 
 // saveWeights writes the network alone, for embedding.
 func (r *Run) saveWeights() error {
-	return writeState(r.folder.WeightsPath(), r.model.State(), map[string]string{metadataKind: kindWeights, metadataStep: strconv.Itoa(r.step)})
-}
-
-func writeState(path string, state nn.State, metadata map[string]string) error {
-	tensors, err := state.Snapshot()
+	tensors, err := r.model.State().Snapshot()
 	if err != nil {
 		return err
 	}
+	return r.folder.advise(writeTensors(r.folder.WeightsPath(), tensors, map[string]string{metadataKind: kindWeights, metadataStep: strconv.Itoa(r.step)}))
+}
+
+func writeTensors(path string, tensors []tensorio.Named, metadata map[string]string) error {
 	return tensorio.Save(path, true, func(w io.Writer) error { return tensorio.WriteSafetensors(w, tensors, metadata) })
 }
 
 // Restore goes on with the run of a folder, from its newest checkpoint that
-// can be read. A run without one begins anew.
+// can be read. A run without one begins anew. The folder's config.yaml becomes
+// this run's, as overrides may have changed it.
 func (r *Run) Restore(f *Folder) error {
+	if err := r.restore(f); err != nil {
+		return err
+	}
+	return r.Begin(f)
+}
+
+func (r *Run) restore(f *Folder) error {
 	r.folder = f
 	steps, err := f.checkpoints()
 	if err != nil {
@@ -72,12 +109,12 @@ func (r *Run) Restore(f *Folder) error {
 		if first == nil {
 			first = err
 		}
-		r.observer.Note(fmt.Sprintf("%v; trying the checkpoint before it", err))
+		r.note(fmt.Sprintf("%v; trying the checkpoint before it", err))
 	}
 	if first != nil {
 		return fault.Inputf("run folder %s: no checkpoint can be used: %w", f.Path, first)
 	}
-	r.observer.Note(fmt.Sprintf("run folder %s has no checkpoint yet: beginning at step 0", f.Path))
+	r.note(fmt.Sprintf("run folder %s has no checkpoint yet: beginning at step 0", f.Path))
 	return nil
 }
 
@@ -90,24 +127,31 @@ func (r *Run) load(path string, step int) error {
 	if have, err := strconv.Atoi(file.Metadata[metadataStep]); err != nil || have != step || file.Metadata[metadataKind] != kindRun {
 		return fault.Inputf("%s is not the checkpoint of step %d", path, step)
 	}
-	s := torch.NewScope()
-	defer s.Close()
-	state, err := r.state(s)
-	if err != nil {
-		return err
-	}
-	if err := state.Load(file); err != nil {
+	if err := r.state().Load(weightsOf{file}); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	for i, d := range r.generators() {
-		bytes, err := state[len(state)-len(r.generators())+i].Tensor.ReadBytes()
+	for _, d := range r.generators() {
+		if !file.Has(randomName(d)) {
+			r.note(fmt.Sprintf("the run was on another device: random numbers of %s begin anew", d))
+			continue
+		}
+		state, err := file.Tensor(randomName(d))
 		if err != nil {
 			return err
 		}
-		if err := torch.SetGeneratorState(d, bytes); err != nil {
+		if err := torch.SetGeneratorState(d, state.Data); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 	}
 	r.step = step
 	return nil
+}
+
+// weightsOf is a checkpoint without the state of random numbers, which depends
+// on the device.
+type weightsOf struct{ *tensorio.File }
+
+// Names lists the tensors of network and optimiser.
+func (w weightsOf) Names() []string {
+	return slices.DeleteFunc(w.File.Names(), func(name string) bool { return strings.HasPrefix(name, randomPrefix) })
 }

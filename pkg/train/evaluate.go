@@ -7,14 +7,39 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"roadmap/eval"
+	"roadmap/eval/rank"
+	"roadmap/pkg/fault"
 )
 
 // Metrics are the values of an evaluation by name, such as "r@1".
 type Metrics map[string]float64
 
-// evaluateOptions are what the recipe asks of an evaluation.
+// measurable checks, before anything is trained, that the test split can be
+// evaluated by the recipe's metrics.
+func (r *Run) measurable() error {
+	if err := r.evalOptions().Validate(); err != nil {
+		return err
+	}
+	metrics, err := rank.ParseMetrics(strings.Join(r.recipe.Eval.Metrics, ","))
+	if err != nil {
+		return err
+	}
+	candidates := r.testSet.Len() - 1
+	for _, m := range metrics {
+		if m.K > candidates {
+			return fault.Inputf("eval.metrics: %s looks at more than the %d candidates of %s %s; lower it", m, candidates, r.testSet.Name, r.testSet.Split)
+		}
+	}
+	if stats := r.testSet.Stats(); stats.Max < 2 {
+		return fault.Inputf("%s %s: every class has one image, so no query has anything to find; give classes of two or more", r.testSet.Name, r.testSet.Split)
+	}
+	return nil
+}
+
+// evalOptions are what the recipe asks of an evaluation.
 func (r *Run) evalOptions() eval.Options {
 	return eval.Options{Metrics: r.recipe.Eval.Metrics, Device: r.device}
 }
@@ -30,8 +55,8 @@ func (r *Run) evaluate(ctx context.Context, log *journal, name string) error {
 	if err != nil {
 		return fmt.Errorf("evaluate %s %s: %w", r.testSet.Name, r.testSet.Split, err)
 	}
-	r.metrics[name] = result.Metrics
-	if err := log.add(Event{Kind: "eval", Step: r.step, Metrics: result.Metrics}); err != nil {
+	r.metrics[name], r.queries, r.lone = result.Metrics, result.Queries, result.Lone
+	if err := log.add(Event{Kind: "eval", Step: r.step, Queries: result.Queries, Lone: result.Lone, Metrics: result.Metrics}); err != nil {
 		return err
 	}
 	text, err := json.MarshalIndent(r.metrics, "", "  ")

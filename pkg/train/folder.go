@@ -3,6 +3,7 @@ package train
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -39,9 +40,9 @@ type Folder struct {
 func CreateFolder(path string, force bool) (*Folder, error) {
 	entries, err := os.ReadDir(path)
 	switch {
-	case err == nil && len(entries) > 0 && !force:
+	case err == nil && !unused(entries) && !force:
 		return nil, fault.Inputf("run folder %s: there are files in it; continue that run with --resume %s, choose another folder with --out, or replace it with --force", path, path)
-	case err == nil && len(entries) > 0 && !isRun(path):
+	case err == nil && !unused(entries) && !isRun(path):
 		return nil, fault.Inputf("run folder %s: it is not empty and not a run's (it has no %s), so --force does not empty it; choose another folder with --out", path, configFile)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, fault.Inputf("run folder %s: %w; choose another folder with --out", path, pathCause(err))
@@ -67,6 +68,12 @@ func OpenFolder(path string) (*Folder, error) {
 	}
 	f := &Folder{Path: path}
 	return f, f.acquire()
+}
+
+// unused says whether a folder holds nothing, or nothing but what a run that
+// never began left there.
+func unused(entries []fs.DirEntry) bool {
+	return !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() != lockFile && e.Name() != checkpointDir })
 }
 
 func isRun(path string) bool {
@@ -157,13 +164,16 @@ func (f *Folder) prune(keep int) error {
 
 // write replaces one of the folder's files.
 func (f *Folder) write(name string, text []byte) error {
-	p, err := tensorio.Create(f.file(name), true)
-	if err != nil {
+	return f.advise(tensorio.Save(f.file(name), true, func(w io.Writer) error {
+		_, err := w.Write(text)
 		return err
+	}))
+}
+
+// advise says what to do about a file that could not be written.
+func (f *Folder) advise(err error) error {
+	if err == nil {
+		return nil
 	}
-	defer p.Discard()
-	if _, err := p.Write(text); err != nil {
-		return err
-	}
-	return p.Commit()
+	return fmt.Errorf("%w; what was written before is whole, so make room and continue with --resume %s", err, f.Path)
 }

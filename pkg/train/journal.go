@@ -11,7 +11,7 @@ import (
 
 // Event is one line of log.jsonl. Kind says which of the other fields are set.
 type Event struct {
-	Kind string `json:"kind"` // "step", "eval", "resume", "stop"
+	Kind string `json:"kind"` // "step", "eval", "note", "resume", "stop"
 	Step int    `json:"step"` // optimiser steps done
 	// of a step
 	Loss      *float64 `json:"loss,omitempty"`
@@ -21,7 +21,10 @@ type Event struct {
 	Seconds   float64  `json:"seconds,omitempty"` // since the last such line, evaluation and checkpoints left out
 	PerSecond float64  `json:"images_per_second,omitempty"`
 	// of an evaluation
+	Queries int                `json:"queries,omitempty"`
 	Metrics map[string]float64 `json:"metrics,omitempty"`
+	// of a note
+	Text string `json:"text,omitempty"`
 	// of a stop
 	Reason string `json:"reason,omitempty"`
 }
@@ -31,10 +34,10 @@ type journal struct {
 	file *os.File
 }
 
-// openJournal opens the log for a run that is at step. Lines of later steps,
-// which the run is going to write again, and a line cut short by a crash are
-// taken out first.
-func openJournal(f *Folder, step int) (*journal, error) {
+// openJournal opens the log for a run that is at step. Lines that the run is
+// going to write again, those of later steps and, with again, the evaluation of
+// this one, and a line cut short by a crash are taken out first.
+func openJournal(f *Folder, step int, again bool) (*journal, error) {
 	text, err := os.ReadFile(f.file(logFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read the log: %w", err)
@@ -42,7 +45,7 @@ func openJournal(f *Folder, step int) (*journal, error) {
 	var keep bytes.Buffer
 	for line := range bytes.Lines(text) {
 		var e Event
-		if json.Unmarshal(line, &e) == nil && line[len(line)-1] == '\n' && e.Step <= step {
+		if json.Unmarshal(line, &e) == nil && line[len(line)-1] == '\n' && e.Step <= step && !(again && e.Kind == "eval" && e.Step == step) {
 			keep.Write(line)
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"roadmap/losses"
 	"roadmap/pkg/data"
 	"roadmap/pkg/embed"
-	"roadmap/pkg/fault"
 	"roadmap/pkg/torch"
 )
 
@@ -21,23 +20,35 @@ type Result struct {
 	Folder  string             `json:"run"`
 	Steps   int                `json:"steps"`
 	Seconds float64            `json:"seconds"` // of this process, evaluation included
+	Queries int                `json:"queries"` // of an evaluation
+	Lone    int                `json:"lone"`    // queries without a relevant image, in no mean
 	Metrics map[string]Metrics `json:"metrics"` // "untrained", "trained"
 }
 
 // Train takes the steps that are left, evaluates before the first and after
 // the last one, and writes weights, metrics and log. When the context ends it
 // finishes the step it is in, saves a checkpoint and returns the context's error.
-func (r *Run) Train(ctx context.Context) (*Result, error) {
+func (r *Run) Train(ctx context.Context) (result *Result, err error) {
 	runtime.LockOSThread() // libtorch's threads belong to the one that calls it
 	defer runtime.UnlockOSThread()
+	torch.SetThreads(r.recipe.Train.Threads)
 	begin := time.Now()
-	log, err := openJournal(r.folder, r.step)
+	log, err := openJournal(r.folder, r.step, r.step == 0 || r.step == r.recipe.Train.Steps)
 	if err != nil {
 		return nil, err
 	}
-	defer log.close()
+	defer func() {
+		if closing := log.close(); err == nil {
+			err = closing
+		}
+	}()
 	if err := r.readMetrics(); err != nil {
 		return nil, err
+	}
+	for _, text := range r.notes {
+		if err := log.add(Event{Kind: "note", Step: r.step, Text: text}); err != nil {
+			return nil, err
+		}
 	}
 	if r.step == 0 {
 		if err := r.evaluate(ctx, log, "untrained"); err != nil {
@@ -55,25 +66,24 @@ func (r *Run) Train(ctx context.Context) (*Result, error) {
 	if err := r.evaluate(ctx, log, "trained"); err != nil {
 		return nil, err
 	}
-	return &Result{Folder: r.folder.Path, Steps: r.step, Seconds: time.Since(begin).Seconds(), Metrics: r.metrics}, nil
+	return &Result{Folder: r.folder.Path, Steps: r.step, Seconds: time.Since(begin).Seconds(), Queries: r.queries, Lone: r.lone, Metrics: r.metrics}, nil
 }
 
 // steps runs the loop from where the run is to its last step.
 func (r *Run) steps(ctx context.Context, log *journal) error {
-	saved := r.step
 	watch := newStopwatch()
 	for total := r.recipe.Train.Steps; r.step < total; {
 		epoch, first := r.step/r.plan.Batches(), r.step%r.plan.Batches()
 		for batch, err := range r.loader.Batches(context.WithoutCancel(ctx), epoch, r.plan.Epoch(epoch)[first:]) {
 			if err != nil {
-				return errors.Join(fmt.Errorf("step %d: %w", r.step+1, err), r.stop(log, err))
+				return r.pause(log, fmt.Errorf("step %d: %w", r.step+1, err))
 			}
 			if err := r.take(log, batch, watch); err != nil {
 				return err
 			}
 			if every := r.recipe.Train.EvalEvery; every > 0 && r.step%every == 0 && r.step < total {
 				watch.pause()
-				if err := r.evaluate(ctx, log, "trained"); err != nil && ctx.Err() == nil {
+				if err := r.evaluate(ctx, log, "trained"); err != nil && !errors.Is(err, context.Canceled) {
 					return err
 				}
 				watch.resume()
@@ -81,15 +91,14 @@ func (r *Run) steps(ctx context.Context, log *journal) error {
 			stopping := ctx.Err() != nil
 			if every := r.recipe.Train.CheckpointEvery; r.step == total || stopping || every > 0 && r.step%every == 0 {
 				watch.pause()
-				if err := r.save(); err != nil {
+				if err := r.save(log); err != nil {
 					return err
 				}
 				watch.resume()
-				saved = r.step
 			}
 			if stopping && r.step < total {
 				return errors.Join(fmt.Errorf("stopped after step %d of %d, checkpoint saved; continue with --resume %s: %w",
-					saved, total, r.folder.Path, context.Cause(ctx)), log.add(Event{Kind: "stop", Step: r.step, Reason: "interrupted"}))
+					r.step, total, r.folder.Path, context.Cause(ctx)), log.add(Event{Kind: "stop", Step: r.step, Reason: "interrupted"}))
 			}
 			if r.step == total {
 				break
@@ -116,7 +125,7 @@ func (r *Run) take(log *journal, batch *data.Batch, watch *stopwatch) error {
 		return r.fail(log, batch, err)
 	}
 	if math.IsNaN(value) || math.IsInf(value, 0) {
-		return r.fail(log, batch, notFinite(value))
+		return r.fail(log, batch, fmt.Errorf("the loss is %g", value))
 	}
 	if err := result.Value.Backward(); err != nil {
 		return r.fail(log, batch, err)
@@ -124,16 +133,14 @@ func (r *Run) take(log *journal, batch *data.Batch, watch *stopwatch) error {
 	last := r.step+1 == r.recipe.Train.Steps
 	report := last || (r.step+1)%r.recipe.Train.LogEvery == 0
 	event := Event{Kind: "step", Step: r.step + 1, Loss: &value, Lone: result.Lone}
-	if report || r.recipe.Train.ClipNorm > 0 {
-		norm, err := r.optimizer.ClipGradNorm(r.recipe.Train.ClipNorm)
-		if err != nil {
-			return r.fail(log, batch, err)
-		}
-		if math.IsNaN(norm) || math.IsInf(norm, 0) {
-			return r.fail(log, batch, fmt.Errorf("the gradient's norm is %g; lower optimizer.lr", norm))
-		}
-		event.GradNorm = &norm
+	norm, err := r.optimizer.ClipGradNorm(r.recipe.Train.ClipNorm)
+	if err != nil {
+		return r.fail(log, batch, err)
 	}
+	if math.IsNaN(norm) || math.IsInf(norm, 0) {
+		return r.fail(log, batch, fmt.Errorf("the norm of the gradient is %g", norm))
+	}
+	event.GradNorm = &norm
 	factor := r.schedule.Factor(r.step, r.recipe.Train.Steps, r.plan.Batches())
 	if err := r.optimizer.Step(factor); err != nil {
 		return r.fail(log, batch, err)
@@ -152,8 +159,21 @@ func (r *Run) take(log *journal, batch *data.Batch, watch *stopwatch) error {
 	return log.add(event)
 }
 
-// fail stops the run at a step that went wrong. The weights are those before
-// the step; they are saved beside the regular checkpoints, which stay.
+// pause ends the run between two steps, when what it needs cannot be had: a
+// checkpoint is saved, from which it goes on once the cause is mended.
+func (r *Run) pause(log *journal, cause error) error {
+	if err := r.save(log); err != nil {
+		return fmt.Errorf("%w; and no checkpoint could be saved: %w", cause, err)
+	}
+	if err := log.add(Event{Kind: "stop", Step: r.step, Reason: cause.Error()}); err != nil {
+		return fmt.Errorf("%w; %w", cause, err)
+	}
+	return fmt.Errorf("%w; mend that and continue with --resume %s", cause, r.folder.Path)
+}
+
+// fail stops the run in a step that went wrong. The parameters are those before
+// the step (running statistics have seen its batch); they are saved beside the
+// regular checkpoints, which stay.
 func (r *Run) fail(log *journal, batch *data.Batch, cause error) error {
 	paths := make([]string, 0, 4)
 	for _, row := range batch.Items[:min(3, len(batch.Items))] {
@@ -162,16 +182,17 @@ func (r *Run) fail(log *journal, batch *data.Batch, cause error) error {
 	if len(batch.Items) > 3 {
 		paths = append(paths, "…")
 	}
-	if fault.IsInput(cause) { // of a loss: its input came from the network, not from the user
-		cause = errors.New(cause.Error())
+	path := r.folder.file(fmt.Sprintf("%s/stopped-%08d%s", checkpointDir, r.step, checkpointExt))
+	// %v: a loss calls its embeddings input, but they came from the network, not from the user.
+	err := fmt.Errorf("step %d, images %v (%s): %v; lower optimizer.lr, set train.clip_norm, or look for broken images among these; the weights before the step are in %s",
+		r.step+1, batch.Items, strings.Join(paths, ", "), cause, path)
+	if saving := r.saveAs(path); saving != nil {
+		err = fmt.Errorf("%w; they could not be saved: %w", err, saving)
 	}
-	return errors.Join(fmt.Errorf("step %d, images %v (%s): %w", r.step+1, batch.Items, strings.Join(paths, ", "), cause), r.stop(log, cause))
-}
-
-// stop keeps what there is when the run cannot go on.
-func (r *Run) stop(log *journal, cause error) error {
-	return errors.Join(r.saveAs(r.folder.file(fmt.Sprintf("%s/stopped-%08d%s", checkpointDir, r.step, checkpointExt))),
-		log.add(Event{Kind: "stop", Step: r.step, Reason: cause.Error()}))
+	if logging := log.add(Event{Kind: "stop", Step: r.step, Reason: cause.Error()}); logging != nil {
+		err = fmt.Errorf("%w; %w", err, logging)
+	}
+	return err
 }
 
 // stopwatch measures training alone.

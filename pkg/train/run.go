@@ -5,11 +5,11 @@
 package train
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 
 	"roadmap/backbones"
-	"roadmap/eval"
 	"roadmap/losses"
 	"roadmap/pkg/config"
 	"roadmap/pkg/data"
@@ -59,8 +59,10 @@ type Run struct {
 	optimizer *optim.Optimizer
 	schedule  optim.Schedule
 
-	step    int                // optimiser steps done
-	metrics map[string]Metrics // by the name of the evaluation
+	step          int                // optimiser steps done
+	metrics       map[string]Metrics // by the name of the evaluation
+	queries, lone int                // of an evaluation
+	notes         []string           // of what happened before there was a log
 }
 
 // New builds every part of a recipe and checks that they fit together. The
@@ -98,7 +100,11 @@ func (r *Run) onDevice() (err error) {
 	if r.precision, err = r.recipe.Train.precision(); err != nil {
 		return err
 	}
-	torch.SetThreads(r.recipe.Train.Threads)
+	// The bits depend on both, so the run's config.yaml says what they were.
+	r.recipe.Train.Device = r.device.String()
+	if r.recipe.Train.Threads == 0 {
+		r.recipe.Train.Threads = torch.Threads()
+	}
 	torch.SetDeterministic(true)
 	return torch.Seed(r.device, r.recipe.Seed)
 }
@@ -116,7 +122,7 @@ func (r *Run) withData() error {
 	}
 	for _, d := range []*data.Dataset{r.trainSet, r.testSet} {
 		if n := len(d.Skipped); n > 0 {
-			r.observer.Note(fmt.Sprintf("%s %s: %d broken images skipped, first %s", d.Name, d.Split, n, d.Skipped[0]))
+			r.note(fmt.Sprintf("%s %s: %d broken images skipped, first %s", d.Name, d.Split, n, d.Skipped[0]))
 		}
 	}
 	cache := r.recipe.Train.CacheMB << 20
@@ -137,7 +143,13 @@ func (r *Run) withData() error {
 	if err != nil {
 		return err
 	}
-	return eval.Options{Metrics: r.recipe.Eval.Metrics}.Validate()
+	return r.measurable()
+}
+
+// note tells the user, and the log once there is one.
+func (r *Run) note(text string) {
+	r.notes = append(r.notes, text)
+	r.observer.Note(text)
 }
 
 func (r *Run) withNetwork() error {
@@ -166,29 +178,30 @@ func (r *Run) withNetwork() error {
 	return err
 }
 
-// Begin starts the run in an empty folder and writes the resolved recipe there.
+// Begin makes f the run's folder and writes the resolved recipe there.
 func (r *Run) Begin(f *Folder) error {
 	r.folder = f
 	text, err := config.Marshal(r.recipe)
 	if err != nil {
 		return err
 	}
+	if old, err := os.ReadFile(f.ConfigPath()); err == nil && bytes.Equal(old, text) {
+		return nil
+	}
 	return f.write(configFile, text)
 }
 
-// state is all that a checkpoint must hold for the run to go on exactly.
-// Batches, augmentation and the learning rate are functions of the step.
-func (r *Run) state(s *torch.Scope) (nn.State, error) {
-	all := append(r.model.State().Under("model."), r.optimizer.State().Under("optimizer.")...)
-	for _, d := range r.generators() {
-		bytes, err := torch.GeneratorState(d)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, nn.Named{Name: "random." + d.String(), Tensor: torch.From(s, bytes)})
-	}
-	return all, s.Err()
+// state is what a checkpoint must hold, beside random numbers, for the run to
+// go on exactly. Batches, augmentation and the learning rate are functions of
+// the step.
+func (r *Run) state() nn.State {
+	return append(r.model.State().Under("model."), r.optimizer.State().Under("optimizer.")...)
 }
+
+// randomPrefix begins the names of the states of random numbers.
+const randomPrefix = "random."
+
+func randomName(d torch.Device) string { return randomPrefix + d.String() }
 
 // generators are the devices whose random numbers the run may draw.
 func (r *Run) generators() []torch.Device {
@@ -217,11 +230,6 @@ func LoadRecipe(tree *config.Tree, overrides []string) (*Recipe, error) {
 		return nil, err
 	}
 	return r, nil
-}
-
-// notFinite is the error of a loss that is NaN or infinite.
-func notFinite(value float64) error {
-	return fmt.Errorf("the loss is %g; lower optimizer.lr, set train.clip_norm, or look for broken images among these", value)
 }
 
 // OpenTrained reads the recipe of a run folder and names the file of its

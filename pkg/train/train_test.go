@@ -5,6 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"image"
+	"image/png"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,16 +21,18 @@ import (
 	"roadmap/pkg/train"
 )
 
-// small is a run of a second: a hundred-odd glyph classes, a narrow network.
+// small is a run of a second over several epochs, with everything that a
+// resumed run must find again: augmentation, schedule, evaluations.
 const small = `
 seed: 5
 data: {name: glyphs, copies: 1, sizes: [0.7]}
-transform: {resize: 28, channels: 1}
-sampler: {name: balanced, classes: 8, samples: 3}
+transform: {resize: 28, channels: 1, augment: {rotate: 10, shift: 0.05}}
+sampler: {name: balanced, classes: 8, samples: 3, batches: 7}
 model: {name: convnet, width: 8, dim: 16}
 loss: roadmap
-optimizer: {name: adam, lr: 1e-3}
-train: {steps: 24, log_every: 4, checkpoint_every: 6, device: cpu, threads: 1}
+optimizer: {name: adamw, lr: 1e-3}
+schedule: {name: cosine, warmup_steps: 3}
+train: {steps: 24, log_every: 4, checkpoint_every: 6, eval_every: 10, device: cpu, threads: 1}
 eval: {metrics: [r@1, map@r], batch: 128}
 `
 
@@ -147,7 +153,7 @@ func TestResumedRunEndsWithTheSameBits(t *testing.T) {
 	if _, err := run(t, whole, context.Background(), train.Observer{}); err != nil {
 		t.Fatal(err)
 	}
-	for name, stop := range map[string]int{"in an epoch": 9, "at a checkpoint": 12} {
+	for name, stop := range map[string]int{"in the second epoch": 9, "at a checkpoint": 12, "at the end of an epoch": 14, "at an evaluation": 20} {
 		t.Run(name, func(t *testing.T) {
 			torchtest.NoLeak(t)
 			folder := filepath.Join(t.TempDir(), "run")
@@ -156,7 +162,7 @@ func TestResumedRunEndsWithTheSameBits(t *testing.T) {
 			if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "--resume "+folder) {
 				t.Fatalf("interrupted: %v", err)
 			}
-			if _, err := os.Stat(filepath.Join(folder, "checkpoints", "step-000000"+map[int]string{9: "09", 12: "12"}[stop]+".safetensors")); err != nil {
+			if _, err := os.Stat(filepath.Join(folder, "checkpoints", fmt.Sprintf("step-%08d.safetensors", stop))); err != nil {
 				t.Error(err)
 			}
 			if _, err := resume(t, folder, train.Observer{}); err != nil {
@@ -199,7 +205,7 @@ func TestCrashLosesNoLineAndRepeatsNone(t *testing.T) {
 		}
 		if e.Kind == "step" {
 			steps = append(steps, e.Step)
-			if e.Loss == nil || e.GradNorm == nil || !(*e.Loss > 0) || !(*e.GradNorm > 0) || e.LR != 1e-3 {
+			if e.Loss == nil || e.GradNorm == nil || !(*e.Loss > 0) || !(*e.GradNorm > 0) || !(e.LR > 0 && e.LR <= 1e-3) {
 				t.Errorf("log line %s", line)
 			}
 		}
@@ -246,11 +252,11 @@ func TestBrokenCheckpointFallsBack(t *testing.T) {
 func TestNotFiniteLossStopsWithStepImagesAndCheckpoint(t *testing.T) {
 	torchtest.NoLeak(t)
 	folder := filepath.Join(t.TempDir(), "run")
-	_, err := run(t, folder, context.Background(), train.Observer{}, "optimizer.lr=1e38", "model.normalize=false")
+	_, err := run(t, folder, context.Background(), train.Observer{}, "loss={name: smoothap, tau: 1e-45}")
 	if err == nil || fault.IsInput(err) {
 		t.Fatalf("got %v", err)
 	}
-	for _, want := range []string{"step ", "images [", "glyphs"} {
+	for _, want := range []string{"step ", "images [", "glyphs", "lower optimizer.lr", "stopped-"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q lacks %q", err, want)
 		}
@@ -267,8 +273,98 @@ func TestNotFiniteLossStopsWithStepImagesAndCheckpoint(t *testing.T) {
 	if !file.Has("model.blocks.0.conv.weight") || !file.Has("optimizer.blocks.0.conv.weight.exp_avg") {
 		t.Errorf("the checkpoint holds %v", file.Names())
 	}
+	for _, name := range file.Names() {
+		if strings.Contains(name, "running_") || strings.Contains(name, "num_batches") || strings.HasPrefix(name, "random.") {
+			continue // these have seen the batch, or are whole numbers
+		}
+		tensor, err := file.Tensor(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		values, err := tensor.Float64s()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range values {
+			if math.IsNaN(v) || math.IsInf(v, 0) {
+				t.Fatalf("%s holds %g: these are not the weights before the step", name, v)
+			}
+		}
+	}
 	if !bytes.Contains(read(t, folder, "log.jsonl"), []byte(`"kind":"stop"`)) {
 		t.Error("the log does not tell of the stop")
+	}
+}
+
+// Weights that an update made infinite are never saved over good ones.
+func TestWeightsThatAreNotFiniteAreNoCheckpoint(t *testing.T) {
+	torchtest.NoLeak(t)
+	folder := filepath.Join(t.TempDir(), "run")
+	_, err := run(t, folder, context.Background(), train.Observer{}, "optimizer.lr=1e38", "schedule=constant", "train.checkpoint_every=1")
+	if err == nil || fault.IsInput(err) || !strings.Contains(err.Error(), "lower optimizer.lr") {
+		t.Fatalf("got %v", err)
+	}
+	regular, err := filepath.Glob(filepath.Join(folder, "checkpoints", "step-*"))
+	if err != nil || len(regular) != 0 {
+		t.Errorf("regular checkpoints %v, %v", regular, err)
+	}
+}
+
+func TestBrokenImageLosesNoStep(t *testing.T) {
+	torchtest.NoLeak(t)
+	root := t.TempDir()
+	for class := range 12 {
+		dir := filepath.Join(root, fmt.Sprintf("class%02d", class))
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 4 {
+			img := image.NewGray(image.Rect(0, 0, 28, 28))
+			for at := range img.Pix {
+				img.Pix[at] = byte(at*(class+1) + i*7)
+			}
+			f, err := os.Create(filepath.Join(dir, fmt.Sprintf("%d.png", i)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(png.Encode(f, img), f.Close()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	photos := []string{"data={name: folder, root: " + root + "}", "sampler={name: balanced, classes: 2, samples: 2, batches: 3}",
+		"train={steps: 12, log_every: 1, checkpoint_every: 0, eval_every: 0, device: cpu, threads: 1, cache_mb: 0}"}
+	whole, folder := filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "run")
+	if _, err := run(t, whole, context.Background(), train.Observer{}, photos...); err != nil {
+		t.Fatal(err)
+	}
+	victim := filepath.Join(root, "class00", "0.png")
+	good := read(t, victim)
+	observer := train.Observer{Step: func(done, _ int, _ float64) {
+		if done == 4 { // cut short while the run goes on
+			if err := os.WriteFile(victim, good[:len(good)/2], 0o644); err != nil {
+				t.Error(err)
+			}
+		}
+	}}
+	_, err := run(t, folder, context.Background(), observer, photos...)
+	if err == nil || !strings.Contains(err.Error(), victim) || !strings.Contains(err.Error(), "--resume "+folder) {
+		t.Fatalf("with a truncated image: %v", err)
+	}
+	if err := os.WriteFile(victim, good, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var first int
+	result, err := resume(t, folder, train.Observer{Step: func(done, _ int, _ float64) {
+		if first == 0 {
+			first = done
+		}
+	}})
+	if err != nil || result.Steps != 12 || first < 5 {
+		t.Fatalf("resumed at step %d: %+v, %v", first, result, err)
+	}
+	if !bytes.Equal(read(t, whole, "weights.safetensors"), read(t, folder, "weights.safetensors")) {
+		t.Error("the mended run ended with other weights")
 	}
 }
 
@@ -315,6 +411,14 @@ func TestFolders(t *testing.T) {
 		t.Errorf("a folder in use was opened: %v", err)
 	}
 	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(f.ConfigPath()); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := train.CreateFolder(f.Path, false); err != nil {
+		t.Errorf("a folder in which no run ever began is refused: %v", err)
+	} else if err := again.Close(); err != nil {
 		t.Fatal(err)
 	}
 	g, err := train.CreateFolder(f.Path, true)
@@ -364,6 +468,7 @@ func TestRecipesThatCannotRun(t *testing.T) {
 		"channels":                {[]string{"transform.channels=3"}, "channels"},
 		"unknown metric":          {[]string{"eval.metrics=[r@0]"}, "r@0"},
 		"missing folder":          {[]string{"data={name: folder, root: /nowhere}"}, "/nowhere"},
+		"metric beyond the data":  {[]string{"eval.metrics=[r@100000]"}, "r@100000"},
 		"device without hardware": {[]string{"train.device=cuda:63"}, "cuda:63"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -390,7 +495,7 @@ func TestConfigIsWrittenResolved(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(read(t, folder, "config.yaml"))
-	for _, key := range []string{"rho: 100", "beta1: 0.9", "jitter:", "head_lr: 1", "lone:"} {
+	for _, key := range []string{"device: cpu", "threads: 1", "rho: 100", "beta1: 0.9", "jitter:", "head_lr: 1", "lone:"} {
 		if !strings.Contains(text, key) {
 			t.Errorf("config.yaml lacks the default %q:\n%s", key, text)
 		}
