@@ -37,3 +37,5 @@ func (l *CrossEntropy) Forward(b *Block) *torch.Tensor {
 
 func (l *CrossEntropy) usesProxies()        {}
 func (l *CrossEntropy) temporaries(int) int { return 8 }
+
+func (l *CrossEntropy) terms(b *Block) []torch.RankTerm { return b.softmaxTerm(1/l.Temperature, false) }

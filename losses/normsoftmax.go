@@ -34,3 +34,5 @@ func (l *NormSoftmax) Forward(b *Block) *torch.Tensor {
 
 func (l *NormSoftmax) usesProxies()        {}
 func (l *NormSoftmax) temporaries(int) int { return 8 }
+
+func (l *NormSoftmax) terms(b *Block) []torch.RankTerm { return b.softmaxTerm(1/l.Temperature, false) }

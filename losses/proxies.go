@@ -17,3 +17,9 @@ func UsesProxies(l Loss) bool {
 func (b *Block) softmax(logits *torch.Tensor) *torch.Tensor {
 	return b.Mean(logits.LogSoftmax(1).Gather(1, b.Positives().Index).Squeeze(1).Neg())
 }
+
+// softmaxTerm is the mean cross-entropy for the fused pass, of the scores times
+// factor; apart leaves the positive out of the sum.
+func (b *Block) softmaxTerm(factor float64, apart bool) []torch.RankTerm {
+	return []torch.RankTerm{{Kind: torch.RankSoftmax, Weight: 1 / float64(b.Queries), P: []float64{factor, flag(apart)}}}
+}

@@ -46,3 +46,5 @@ func (l *ProxyNCA) Forward(b *Block) *torch.Tensor {
 
 func (l *ProxyNCA) usesProxies()        {}
 func (l *ProxyNCA) temporaries(int) int { return 10 }
+
+func (l *ProxyNCA) terms(b *Block) []torch.RankTerm { return b.softmaxTerm(2*l.Scale, true) }

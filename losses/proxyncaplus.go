@@ -34,3 +34,5 @@ func (l *ProxyNCAPlus) Forward(b *Block) *torch.Tensor {
 
 func (l *ProxyNCAPlus) usesProxies()        {}
 func (l *ProxyNCAPlus) temporaries(int) int { return 8 }
+
+func (l *ProxyNCAPlus) terms(b *Block) []torch.RankTerm { return b.softmaxTerm(2/l.Temperature, false) }

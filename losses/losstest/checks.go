@@ -357,7 +357,7 @@ func fused(t *testing.T, s subject) {
 // Scores are given, since a matrix product may add up differently.
 func threads(t *testing.T, s subject) {
 	if s.proxies(t) {
-		t.Skip("it has no fused pass")
+		t.Skip("it takes no scores")
 	}
 	before := torch.Threads()
 	defer torch.SetThreads(before)

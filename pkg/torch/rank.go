@@ -35,6 +35,7 @@ const (
 	RankHingePairs      RankKind = C.RT_RANK_HINGE_PAIRS     // floor, ceiling, least, factor of positives, of negatives; counts both
 	RankTriplet         RankKind = C.RT_RANK_TRIPLET         // margin, mining (0 all, 1 semihard, 2 hard, 3 easy positive), factor; counts triplets
 	RankMultiSimilarity RankKind = C.RT_RANK_MULTISIMILARITY // alpha, beta, base, epsilon
+	RankSoftmax         RankKind = C.RT_RANK_SOFTMAX         // factor of the scores, 1 if the positive is not in the sum; of one positive
 )
 
 // RankTerm is a summand of a loss.
@@ -64,7 +65,9 @@ type RankLists struct {
 
 // RankRows evaluates the sum of terms on t [q, g], the scores of q queries from
 // the one of index query on, in one pass over a contiguous float32 or float64
-// matrix on the CPU, and with backward replaces the scores by the gradient.
+// matrix on the CPU, and with backward replaces the scores by the gradient, in
+// which magnitudes below 2⁻¹⁰⁰ (float64: 2⁻⁹⁶⁰) are 0: subnormal numbers would
+// make the products that follow many times slower.
 // Scores are first limited to [-1, 1] if clamp. Rows are shared out among
 // libtorch's threads; the result is the same for any number of them.
 func (t *Tensor) RankRows(query int, lists *RankLists, terms []RankTerm, clamp, backward bool) ([]RankSum, error) {

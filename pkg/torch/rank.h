@@ -27,7 +27,8 @@ enum {
   RT_RANK_HINGE_QUERY,    // floor, ceiling                          means over a query's pairs
   RT_RANK_HINGE_PAIRS,    // floor, ceiling, least, 1/count, 1/count  counts: positive pairs, negative pairs
   RT_RANK_TRIPLET,        // margin, 0 all | 1 semihard | 2 hard | 3 easy positive, 1/count  counts: triplets
-  RT_RANK_MULTISIMILARITY // alpha, beta, base, epsilon
+  RT_RANK_MULTISIMILARITY, // alpha, beta, base, epsilon
+  RT_RANK_SOFTMAX          // factor of the scores, 1 if the positive is not in the sum
 };
 
 #define RT_RANK_OUT 3 // numbers of a term for each row: its value and up to two counts

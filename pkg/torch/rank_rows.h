@@ -10,7 +10,8 @@ template <> struct Lanes<float> {
   typedef int32_t I __attribute__((vector_size(64)));
   typedef uint32_t Bits;
   static constexpr int width = 16, mantissa = 23, bias = 127, degree = 7; // degree: of the polynomial of e^r
-  static constexpr float largest = 87.0f; // e^-87 is still a normal number
+  static constexpr float largest = 87.0f;    // e^-87 is still a normal number
+  static constexpr float tiny = 0x1p-100f;   // gradients below are 0
   static constexpr float magic = 12582912.0f; // 1.5 * 2^23: adding it rounds to whole numbers
   static constexpr float ln2_high = 0.693145751953125f, ln2_low = 1.42860682030941723212e-6f;
 };
@@ -19,7 +20,7 @@ template <> struct Lanes<double> {
   typedef int64_t I __attribute__((vector_size(64)));
   typedef uint64_t Bits;
   static constexpr int width = 8, mantissa = 52, bias = 1023, degree = 13;
-  static constexpr double largest = 708.0;
+  static constexpr double largest = 708.0, tiny = 0x1p-960;
   static constexpr double magic = 6755399441055744.0;
   static constexpr double ln2_high = 6.93147180369123816490e-1, ln2_low = 1.90821492927058770002e-10;
 };
@@ -46,6 +47,21 @@ template <class T> INLINE double sum(V<T> v) {
   double s = 0;
   for (T x : lane) s += x;
   return s;
+}
+
+// at_row reads the vector at j of a row of d elements, zeros beyond its end.
+template <class T> INLINE V<T> at_row(const T *row, int64_t j, int64_t d) {
+  if (j + Lanes<T>::width <= d) return load(row + j);
+  T lane[Lanes<T>::width] = {};
+  for (int64_t i = j; i < d; i++) lane[i - j] = row[i];
+  return load(lane);
+}
+
+template <class T> INLINE void put_row(T *row, int64_t j, int64_t d, V<T> v) {
+  if (j + Lanes<T>::width <= d) return store(row + j, v);
+  T lane[Lanes<T>::width];
+  store(lane, v);
+  for (int64_t i = j; i < d; i++) row[i] = lane[i - j];
 }
 
 // Total adds up many vectors: a few in T, then those sums in double, so that
@@ -650,6 +666,30 @@ template <class T> INLINE void multisimilarity(Row<T> &r) {
   r.out[0] = r.weight * value;
 }
 
+// softmax is the cross-entropy of the only positive: ln sum e^x - x_k of
+// x = factor s, without the positive in the sum if apart.
+template <class T> INLINE void softmax(Row<T> &r) {
+  T factor = T(r.p[0]);
+  bool apart = r.p[1] != 0;
+  int64_t top;
+  if (r.count != 1 || (!most_similar(r, top) && apart)) return;
+  T own = r.positive[0] * factor, most = r.negatives > 0 ? r.negative[top] * factor : own;
+  if (!apart) most = std::max(most, own);
+  Total<T> total;
+  for (int64_t j = 0; j < r.width; j += Lanes<T>::width) {
+    V<T> s = load(r.negative + j);
+    V<T> e = exp_negative<T>(larger<T>(most - s * factor, V<T>{}));
+    e = pick<T>(s == -std::numeric_limits<T>::infinity(), V<T>{}, e);
+    total.add(e);
+    store(r.slope + j, e);
+  }
+  double mine = apart ? 0 : std::exp(double(own) - double(most)), sum = total.value() + mine;
+  r.out[0] = r.weight * (double(most) + std::log(sum) - double(own));
+  if (!r.backward) return;
+  add_scaled(r.gradient, r.slope, r.width, r.weight * r.p[0] / sum);
+  r.positive_gradient[0] += T(r.weight * r.p[0] * (mine / sum - 1));
+}
+
 // ---- the pass --------------------------------------------------------------------------------------
 
 template <class T> void evaluate(Row<T> &r, int kind) {
@@ -665,6 +705,7 @@ template <class T> void evaluate(Row<T> &r, int kind) {
   case RT_RANK_HINGE_PAIRS: return hinge(r, r.p[2], r.p[3], r.p[4]);
   case RT_RANK_TRIPLET: return triplet(r);
   case RT_RANK_MULTISIMILARITY: return multisimilarity(r);
+  case RT_RANK_SOFTMAX: return softmax(r);
   }
 }
 
@@ -725,8 +766,14 @@ template <class T> void rows(const rt_rank_job &job, int64_t begin, int64_t end)
       evaluate(r, term.kind);
     }
     if (!r.backward) continue;
-    memcpy(scores, r.gradient, size_t(job.columns) * sizeof(T));
-    for (int64_t k = 0; k < r.count; k++) scores[r.column[k]] = r.positive_gradient[k];
+    for (int64_t j = 0; j < r.width; j += Lanes<T>::width) { // subnormal numbers would slow the products that follow down
+      V<T> g = load(r.gradient + j);
+      put_row(scores, j, job.columns, pick<T>(larger<T>(g, -g) < Lanes<T>::tiny, V<T>{}, g));
+    }
+    for (int64_t k = 0; k < r.count; k++) {
+      T g = r.positive_gradient[k];
+      scores[r.column[k]] = std::abs(g) < Lanes<T>::tiny ? T(0) : g;
+    }
     if (job.never)
       for (int64_t n = job.never_at[job.query + i]; n < job.never_at[job.query + i + 1]; n++) scores[job.never[n]] = 0;
   }
@@ -738,21 +785,6 @@ template <class T> void rows(const rt_rank_job &job, int64_t begin, int64_t end)
 template <class T> struct Wide {
   typedef double V __attribute__((vector_size(sizeof(double) * Lanes<T>::width)));
 };
-
-// at_row reads the vector at j of a row of d elements, zeros beyond its end.
-template <class T> INLINE V<T> at_row(const T *row, int64_t j, int64_t d) {
-  if (j + Lanes<T>::width <= d) return load(row + j);
-  T lane[Lanes<T>::width] = {};
-  for (int64_t i = j; i < d; i++) lane[i - j] = row[i];
-  return load(lane);
-}
-
-template <class T> INLINE void put_row(T *row, int64_t j, int64_t d, V<T> v) {
-  if (j + Lanes<T>::width <= d) return store(row + j, v);
-  T lane[Lanes<T>::width];
-  store(lane, v);
-  for (int64_t i = j; i < d; i++) row[i] = lane[i - j];
-}
 
 // dot is the sum of a[j] b[j] / by^2, added up in double in an order that
 // depends on nothing but d: equal rows have equal sums wherever they stand.

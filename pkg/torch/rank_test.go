@@ -26,6 +26,8 @@ func TestRankLevels(t *testing.T) {
 		{RankTriplet, 1, []float64{0.1, 0, 0.01}},
 		{RankTriplet, 1, []float64{0.1, 2, 0.01}},
 		{RankMultiSimilarity, 1, []float64{2, 50, 0.5, 0.1}},
+		{RankSoftmax, 1, []float64{20, 0}},
+		{RankSoftmax, 1, []float64{3, 1}},
 	}
 	for _, columns := range []int{1, 15, 64, 333} {
 		r := rand.New(rand.NewPCG(1, uint64(columns)))
@@ -115,6 +117,26 @@ func TestRankRowsLeavesNothingBehind(t *testing.T) {
 		if math.Abs(grad[i]-want) > 1e-15 {
 			t.Errorf("gradient = %v, want [0 %g %g 0]", grad, -slope, slope)
 			break
+		}
+	}
+}
+
+// Gradients of pairs that are far apart are zeros, not subnormal numbers.
+func TestRankRowsFlushes(t *testing.T) {
+	s := NewScope()
+	defer s.Close()
+	x := From(s, []float32{1, -0.9, 0.1, 0.35, 0.65, 0.9}, 1, 6)
+	lists := &RankLists{Members: []int32{0}, ClassAt: []int64{0, 1}, ClassOf: []int32{0}}
+	if _, err := x.RankRows(0, lists, []RankTerm{{RankSmoothAP, 1e-3, []float64{0.01}}}, false, true); err != nil {
+		t.Fatal(err)
+	}
+	grad, err := x.Float32s()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, g := range grad[1:] { // e^{(s−1)/τ}: 3e-83, 8e-40, 6e-29, 6e-16, 5e-5
+		if small := math.Abs(float64(g)) < 0x1p-100; small && g != 0 || (i < 2) != (g == 0) {
+			t.Errorf("gradient = %v", grad)
 		}
 	}
 }
