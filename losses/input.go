@@ -12,11 +12,11 @@ import (
 type Input struct {
 	Query       *torch.Tensor // [q, d] embeddings, of any length and any floating-point dtype
 	QueryLabels []int64       // q; equal labels are relevant to each other
-	QueryIDs    []int64       // q, or nil: who the queries are; a query never meets a gallery entry of its own id
+	QueryIDs    []int64       // q, or nil: who the queries are; a query never meets an entry of its own id in Gallery or in a memory
 
 	Gallery       *torch.Tensor // [g, d] on the queries' device; nil: the queries are the gallery
 	GalleryLabels []int64       // g
-	GalleryIDs    []int64       // g, or nil
+	GalleryIDs    []int64       // g, or nil; with QueryIDs
 
 	Scores    *torch.Tensor // [q, g], taken as they are
 	Relevance *torch.Tensor // [q, g] of 0 and 1, any dtype

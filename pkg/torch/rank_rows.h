@@ -583,16 +583,17 @@ INLINE void hinge(Row<T> &r, double least, double by_positive, double by_negativ
   r.out[2] = pushed.value();
 }
 
-// most_similar is the first column of the highest negative; false without one.
+// most_similar is the first column of the highest negative; false without one,
+// or when scores that overflowed have made it NaN.
 template <class T> INLINE bool most_similar(const Row<T> &r, int64_t &column) {
   if (r.negatives == 0) return false;
   V<T> best = all<T>(-std::numeric_limits<T>::infinity());
   for (int64_t j = 0; j < r.width; j += Lanes<T>::width) best = larger<T>(best, load(r.negative + j));
   T most = best[0];
   for (int i = 1; i < Lanes<T>::width; i++) most = std::max(most, T(best[i]));
-  column = 0;
-  while (r.negative[column] != most) column++;
-  return true;
+  for (column = 0; column < r.width; column++)
+    if (r.negative[column] == most) return true;
+  return false;
 }
 
 template <class T> INLINE void one_triplet(Row<T> &r, bool hard) {
