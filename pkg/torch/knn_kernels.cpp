@@ -480,6 +480,58 @@ int between(int level, const float *s, int64_t n, float low, float high, uint8_t
   return between_baseline(s, n, low, high, list);
 }
 
+#if X86
+// places_avx512 finds, for each of n scores, the first of some descending
+// numbers that is below score - band, and lists the scores for which the number
+// before that one is within the band. The first five steps of the bisection are the same
+// for all: their numbers are kept in two registers.
+AVX512 int places_avx512(const float *number, int64_t numbers, const float *s, int64_t n, float band, int32_t *place, uint8_t *within) {
+  constexpr int STEPS = 5;
+  alignas(64) float pivot[32];
+  alignas(64) int32_t base[32], next[32];
+  base[1] = 0;
+  int64_t left = numbers;
+  for (int step = 0; step < STEPS; step++) {
+    const int64_t half = left / 2;
+    for (int i = 1 << step; i < 2 << step; i++) {
+      pivot[i] = number[base[i] + half - 1];
+      next[i] = static_cast<int32_t>(base[i] + half);
+      if (step + 1 < STEPS) base[2 * i] = base[i], base[2 * i + 1] = next[i];
+    }
+    left -= half;
+  }
+  const __m512 low = _mm512_load_ps(pivot), high = _mm512_load_ps(pivot + 16);
+  const __m512 off = _mm512_set1_ps(band);
+  const __m512i one = _mm512_set1_epi32(1);
+  int found = 0;
+  for (int64_t j = 0; j < n; j += 16) {
+    const __m512 v = _mm512_loadu_ps(s + j), sure = _mm512_sub_ps(v, off);
+    __m512i node = one; // children of i are 2i and 2i+1
+    for (int step = 0; step < STEPS; step++) {
+      const __mmask16 right = _mm512_cmp_ps_mask(_mm512_permutex2var_ps(low, node, high), sure, _CMP_GE_OQ);
+      node = _mm512_mask_add_epi32(_mm512_add_epi32(node, node), right, _mm512_add_epi32(node, node), one);
+    }
+    // A leaf is its parent's base, or that plus the parent's half.
+    const __m512i parent = _mm512_srli_epi32(node, 1);
+    __m512i at = _mm512_mask_i32gather_epi32(_mm512_i32gather_epi32(parent, base, 4), _mm512_test_epi32_mask(node, one), parent, next, 4);
+    for (int64_t rest = left; rest > 1;) {
+      const int64_t half = rest / 2;
+      const __m512 x = _mm512_i32gather_ps(at, number + half - 1, 4);
+      at = _mm512_mask_add_epi32(at, _mm512_cmp_ps_mask(x, sure, _CMP_GE_OQ), at, _mm512_set1_epi32(static_cast<int>(half)));
+      rest -= half;
+    }
+    at = _mm512_mask_add_epi32(at, _mm512_cmp_ps_mask(_mm512_i32gather_ps(at, number, 4), sure, _CMP_GE_OQ), at, one);
+    _mm512_storeu_si512(place + j, at);
+    const __mmask16 some = _mm512_cmpgt_epi32_mask(at, _mm512_setzero_si512());
+    const __m512 before = _mm512_mask_i32gather_ps(_mm512_set1_ps(-NONE), some, _mm512_sub_epi32(at, one), number, 4);
+    __mmask16 open = _mm512_cmp_ps_mask(before, _mm512_add_ps(v, off), _CMP_LE_OQ);
+    open &= _mm512_cmp_ps_mask(v, _mm512_set1_ps(NONE), _CMP_NEQ_OQ);
+    for (unsigned m = open; m; m &= m - 1) within[found++] = static_cast<uint8_t>(j + __builtin_ctz(m));
+  }
+  return found;
+}
+#endif
+
 // Unsure is a comparison that the screen leaves open.
 struct Unsure {
   int32_t query, wanted; // row of its side; which of its wanted items
@@ -549,18 +601,35 @@ struct Query {
   // knn_total sums up.
   int64_t many(const float *s, int64_t n) const {
     int64_t settled = 0;
+#if X86
+    if (plan.level >= KNN_AVX512) {
+      int32_t sure[KNN_COLUMNS];
+      uint8_t unsure[KNN_COLUMNS];
+      const int found = places_avx512(score, wanted, s, n, band, sure, unsure);
+      for (int i = 0; i < found; i++) sure[unsure[i]] = static_cast<int32_t>(decide(s, unsure[i], sure[unsure[i]]));
+      for (int64_t j = 0; j < n; j++)
+        if (sure[j] < wanted) count[sure[j]]++;
+      return exact ? 0 : found;
+    }
+#endif
     for (int64_t j = 0; j < n; j++) {
       if (s[j] == NONE) continue;
-      int64_t sure = lower([&](int64_t p) { return s[j] > score[p] + band; }, 0, wanted);
-      int64_t maybe = lower([&](int64_t p) { return s[j] >= score[p] - band; }, 0, sure);
-      if (maybe < sure) {
-        const float e = settle(s, j);
-        sure = lower([&](int64_t p) { return before(e, j, p); }, maybe, sure);
+      int64_t sure = lower([&](int64_t p) { return score[p] < s[j] - band; }, 0, wanted);
+      if (sure > 0 && score[sure - 1] <= s[j] + band) {
+        sure = decide(s, j, sure);
         settled++;
       }
       if (sure < wanted) count[sure]++;
     }
     return exact ? 0 : settled;
+  }
+
+  // decide is the first wanted item that row j ranks before, where the screen
+  // has it before item sure and leaves some before that open.
+  int64_t decide(const float *s, int64_t j, int64_t sure) const {
+    const float e = settle(s, j), reach = s[j] + band;
+    const int64_t maybe = lower([&](int64_t p) { return score[p] <= reach; }, 0, sure);
+    return lower([&](int64_t p) { return before(e, j, p); }, maybe, sure);
   }
 
   // lower is the first p of [from, to) for which f holds; it holds from there on.
@@ -590,7 +659,7 @@ struct knn_worker {
 namespace {
 
 constexpr int TRIAL = 128, SEARCH_TRIAL = 8; // tiles until screening is tried again
-constexpr double WORTHWHILE = 0.1; // the share of comparisons settled one by one that costs as much as a tile in float32
+constexpr double WORTHWHILE = 0.2; // the share of comparisons settled one by one that costs as much as a tile in float32
 
 // choose tells whether to screen the next tile. Below 2^-30 the bound's terms come near underflow.
 bool choose(knn_worker *w, const knn_plan &p) {
