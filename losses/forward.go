@@ -81,7 +81,7 @@ func (in *Input) pass(scope *torch.Scope, l Loss) (*pass, error) {
 	case in.memory != nil:
 		gallery.unit = torch.Cat([]*torch.Tensor{query.unit, in.memory.rows.Alias(scope).ToDType(dtype)}, 0)
 	}
-	equal, err := findTwins(query.unit, gallery.unit)
+	equal, err := findTwins(query.unit, gallery.unit, own > 0)
 	if err != nil {
 		return nil, err
 	}

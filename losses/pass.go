@@ -57,7 +57,10 @@ func (p *pass) run(scope *torch.Scope) (*torch.Tensor, error) {
 	if err := p.count(scope); err != nil {
 		return nil, err
 	}
-	if p.intoQuery {
+	switch {
+	case p.together(): // written to, not added to
+		p.queryGrad = p.query.unit.EmptyLike()
+	case p.intoQuery:
 		p.queryGrad = p.query.unit.ZerosLike()
 	}
 	if p.intoGallery {

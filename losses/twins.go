@@ -2,7 +2,6 @@ package losses
 
 import (
 	"bytes"
-	"hash/maphash"
 
 	"roadmap/pkg/torch"
 )
@@ -13,18 +12,23 @@ import (
 // would be none. twins gives the scores of the first of several equal gallery
 // rows to all of them, and the score 1 to a query's own row wherever it stands.
 type twins struct {
-	copies, originals *torch.Tensor // columns [n] int64: scores of copies are those of originals; nil: no copies
-	equal             [][]int32     // of each query: the gallery rows equal to it
+	copies, originals *torch.Tensor   // columns [n] int64: scores of copies are those of originals; nil: no copies
+	equal             map[int][]int32 // of queries: the gallery rows equal to them
+	own               bool            // query i is gallery row i, and equal has only those with a copy
 }
 
-// findTwins compares the rows of query and gallery [·, d], which may be one tensor.
-func findTwins(query, gallery *torch.Tensor) (*twins, error) {
-	hashed, err := hashRows(gallery)
+// findTwins compares the rows of query and gallery [·, d], which may be one
+// tensor, or the first rows of the gallery if own.
+func findTwins(query, gallery *torch.Tensor, own bool) (*twins, error) {
+	rows, err := hashRows(gallery)
 	if err != nil {
 		return nil, err
 	}
-	first, groups := hashed.group()
-	t := &twins{equal: make([][]int32, query.Size(0))}
+	t := &twins{equal: map[int][]int32{}, own: own}
+	first, groups, err := rows.group()
+	if err != nil {
+		return nil, err
+	}
 	var copies, originals []int64
 	for j, f := range first {
 		if f != j {
@@ -35,9 +39,11 @@ func findTwins(query, gallery *torch.Tensor) (*twins, error) {
 		s, device := gallery.Scope(), gallery.Device()
 		t.copies, t.originals = torch.From(s, copies).ToDevice(device), torch.From(s, originals).ToDevice(device)
 	}
-	if query == gallery {
-		for i := range t.equal {
-			t.equal[i] = groups[first[i]]
+	if own {
+		for i := range int(query.Size(0)) {
+			if group := groups[first[i]]; group != nil {
+				t.equal[i] = group
+			}
 		}
 		return t, nil
 	}
@@ -45,9 +51,16 @@ func findTwins(query, gallery *torch.Tensor) (*twins, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i := range t.equal {
-		if f, found := hashed.find(queries.row(i)); found {
-			t.equal[i] = groups[f]
+	for i, hash := range queries.hash {
+		f, found, err := rows.find(hash, queries, i)
+		if err != nil {
+			return nil, err
+		}
+		switch group := groups[f]; {
+		case found && group != nil:
+			t.equal[i] = group
+		case found:
+			t.equal[i] = []int32{int32(f)}
 		}
 	}
 	return t, nil
@@ -62,53 +75,75 @@ func (t *twins) settle(scores *torch.Tensor, first int, unit bool) {
 	if !unit {
 		return
 	}
-	one := scores.Scope().Ones([]int64{1}, scores.DType(), scores.Device())
-	put(scores, one, int(scores.Size(0)), func(i int) []int32 { return t.equal[first+i] })
+	n := scores.Size(0)
+	if t.own {
+		scores.Narrow(1, int64(first), n).FillDiagonalInPlace(1)
+	}
+	if len(t.equal) > 0 {
+		one := scores.Scope().Ones([]int64{1}, scores.DType(), scores.Device())
+		put(scores, one, int(n), func(i int) []int32 { return t.equal[first+i] })
+	}
 }
 
-// hashes finds rows by their bytes.
+// hashes finds rows by a hash of their bytes, and looks at the bytes only where
+// hashes are equal.
 type hashes struct {
-	data  []byte
-	width int
-	seed  maphash.Seed
-	byKey map[uint64][]int32 // rows, the first of each distinct content
+	rows  *torch.Tensor
+	hash  []uint64
+	first map[uint64][]int // the first of each distinct content, by hash; almost always one
 }
 
-func hashRows(t *torch.Tensor) (*hashes, error) {
-	data, err := t.ReadBytes()
+func hashRows(rows *torch.Tensor) (*hashes, error) {
+	hash, err := rows.HashRows()
+	return &hashes{rows: rows, hash: hash}, err
+}
+
+// group returns for each row the first row of the same content and, by that
+// first row, all rows of contents that come more than once, ascending.
+func (h *hashes) group() (first []int, groups map[int][]int32, err error) {
+	h.first = make(map[uint64][]int, len(h.hash))
+	first, groups = make([]int, len(h.hash)), map[int][]int32{}
+	store := make([]int, len(h.hash)) // room for one first row under each hash
+	for i, hash := range h.hash {
+		f, found, err := h.find(hash, h, i)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case !found:
+			first[i], store[i] = i, i
+			if others := h.first[hash]; others == nil {
+				h.first[hash] = store[i : i+1 : i+1]
+			} else {
+				h.first[hash] = append(others, i)
+			}
+		default:
+			if first[i] = f; groups[f] == nil {
+				groups[f] = []int32{int32(f)}
+			}
+			groups[f] = append(groups[f], int32(i))
+		}
+	}
+	return first, groups, nil
+}
+
+// find returns the first row of h that has the content of row i of other.
+func (h *hashes) find(hash uint64, other *hashes, i int) (first int, found bool, err error) {
+	candidates := h.first[hash]
+	if candidates == nil {
+		return 0, false, nil
+	}
+	want, err := other.rows.Narrow(0, int64(i), 1).ReadBytes()
 	if err != nil {
-		return nil, err
+		return 0, false, err
 	}
-	h := &hashes{data: data, width: len(data) / int(t.Size(0)), seed: maphash.MakeSeed()}
-	return h, nil
-}
-
-func (h *hashes) row(i int) []byte { return h.data[i*h.width : (i+1)*h.width] }
-
-// group returns for each row the first row of the same content, and by that
-// first row all rows of it, ascending.
-func (h *hashes) group() (first []int, groups map[int][]int32) {
-	n := len(h.data) / h.width
-	h.byKey = make(map[uint64][]int32, n)
-	first, groups = make([]int, n), make(map[int][]int32, n)
-	for i := range n {
-		f, found := h.find(h.row(i))
-		if !found {
-			key := maphash.Bytes(h.seed, h.row(i))
-			h.byKey[key] = append(h.byKey[key], int32(i))
-			f = i
+	for _, f := range candidates {
+		have, err := h.rows.Narrow(0, int64(f), 1).ReadBytes()
+		if err != nil {
+			return 0, false, err
 		}
-		first[i] = f
-		groups[f] = append(groups[f], int32(i))
-	}
-	return first, groups
-}
-
-func (h *hashes) find(row []byte) (first int, found bool) {
-	for _, i := range h.byKey[maphash.Bytes(h.seed, row)] {
-		if bytes.Equal(h.row(int(i)), row) {
-			return int(i), true
+		if bytes.Equal(have, want) {
+			return f, true, nil
 		}
 	}
-	return 0, false
+	return 0, false, nil
 }

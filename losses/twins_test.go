@@ -66,11 +66,11 @@ func TestTwinsAcrossSets(t *testing.T) {
 	defer s.Close()
 	query := torch.From(s, []float32{0, 1, 1, 0, 0.5, 0.5}, 3, 2)
 	gallery := torch.From(s, []float32{1, 0, 0, 1, 1, 0, 0, 1, 0, 1}, 5, 2)
-	found, err := findTwins(query, gallery)
+	found, err := findTwins(query, gallery, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := fmt.Sprint(found.equal), "[[1 3 4] [0 2] []]"; got != want {
+	if got, want := fmt.Sprint(found.equal), "map[0:[1 3 4] 1:[0 2]]"; got != want {
 		t.Errorf("equal = %s, want %s", got, want)
 	}
 	copies, err := found.copies.Int64s()

@@ -1,7 +1,10 @@
 package torch
 
 /*
-#cgo CXXFLAGS: -Wno-psabi
+// libtorch's parallel_for is a template over OpenMP: without it, it is a loop.
+// The runtime is the one that libtorch brings and uses.
+#cgo CXXFLAGS: -Wno-psabi -fopenmp
+#cgo LDFLAGS: -l:libgomp.so.1
 #include "rank.h"
 */
 import "C"
@@ -16,6 +19,9 @@ import (
 var rankLevel C.int
 
 func setRankLevel(level int) { rankLevel = C.int(level) }
+
+// parallelKernels says whether the kernels were compiled to use libtorch's threads.
+func parallelKernels() bool { return C.rt_parallel() != 0 }
 
 func hasRankLevel(level int) bool { return C.rt_rank_has(C.int(level)) != 0 }
 
@@ -150,6 +156,17 @@ func (t *Tensor) NormalizeRowsBack(unit, length *Tensor) *Tensor {
 		s.refuse("NormalizeRowsBack", msg, t, unit, length)
 	}
 	return t
+}
+
+// HashRows returns a hash of the bytes of each row of t [n, d], contiguous
+// float32 or float64. Equal hashes make equal rows likely, not certain.
+func (t *Tensor) HashRows() ([]uint64, error) {
+	host := t.ToDevice(CPU)
+	if err := host.Err(); err != nil {
+		return nil, err
+	}
+	hashes := make([]uint64, t.Size(0))
+	return hashes, failure("HashRows", C.rt_hash(host.h, (*C.uint64_t)(unsafe.SliceData(hashes))), t)
 }
 
 // AddTransposeInPlace adds its transpose to the square matrix t.

@@ -70,6 +70,9 @@ enum { RT_ROW_GOOD = 0, RT_ROW_ZERO, RT_ROW_NOT_FINITE };
 // rt_unit_rows_back turns gradients of the unit rows into those of x, in place.
 void rt_unit_rows_back(void *grad, const void *unit, const void *length, int64_t d, int is_double, int level, int64_t begin, int64_t end);
 
+// rt_hash_rows hashes the bytes of the rows begin to end of x [n, d].
+void rt_hash_rows(const void *x, uint64_t *hash, int64_t row_bytes, int64_t begin, int64_t end);
+
 // rt_add_transposed adds its transpose to the square matrix a [n, n], for the
 // pairs of blocks of RT_TRANSPOSE_BLOCK rows that begin in block rows begin to end.
 void rt_add_transposed(void *a, int64_t n, int is_double, int64_t begin, int64_t end);
@@ -80,6 +83,8 @@ char *rt_rank(rt_handle scores, int clamp, int backward, int level, int64_t quer
               const int32_t *never, const int64_t *never_at, const rt_rank_term *terms, int term_count, const double *p, double *out);
 char *rt_normalize(rt_handle x, rt_handle unit, rt_handle length, uint8_t *state, int level);
 char *rt_normalize_back(rt_handle grad, rt_handle unit, rt_handle length, int level);
+int rt_parallel(void); // whether they share the work out at all
+char *rt_hash(rt_handle x, uint64_t *hash);
 char *rt_add_transpose(rt_handle square);
 char *rt_mm_into(rt_handle out, rt_handle a, rt_handle b);
 

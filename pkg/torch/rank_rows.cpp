@@ -58,6 +58,25 @@ int best() {
 #define PICK(level, call) baseline::call
 #endif
 
+// hash_row mixes the bytes of a row, in eight streams that do not wait for each
+// other, with the multiplier of Knuth's linear congruential generator MMIX.
+uint64_t hash_row(const unsigned char *row, int64_t bytes) {
+  constexpr uint64_t factor = 6364136223846793005u;
+  uint64_t stream[8] = {1, 2, 3, 4, 5, 6, 7, 8}, word[8], all = uint64_t(bytes);
+  int64_t at = 0;
+  for (; at + 64 <= bytes; at += 64) {
+    memcpy(word, row + at, 64);
+    for (int i = 0; i < 8; i++) stream[i] = (stream[i] ^ word[i]) * factor + (stream[i] >> 32);
+  }
+  if (at < bytes) {
+    memset(word, 0, 64);
+    memcpy(word, row + at, size_t(bytes - at));
+    for (int i = 0; i < 8; i++) stream[i] = (stream[i] ^ word[i]) * factor + (stream[i] >> 32);
+  }
+  for (uint64_t s : stream) all = (all ^ s ^ (s >> 29)) * factor;
+  return all ^ (all >> 32);
+}
+
 // add_transposed works through pairs of blocks, (i, j) and (j, i), that fit into
 // the cache together; a block is turned in a buffer so that memory is read and
 // written along its rows.
@@ -110,6 +129,10 @@ void rt_unit_rows_back(void *grad, const void *unit, const void *length, int64_t
     PICK(level, unit_rows_back(static_cast<double *>(grad), static_cast<const double *>(unit), static_cast<const double *>(length), d, begin, end))
   else
     PICK(level, unit_rows_back(static_cast<float *>(grad), static_cast<const float *>(unit), static_cast<const float *>(length), d, begin, end))
+}
+
+void rt_hash_rows(const void *x, uint64_t *hash, int64_t row_bytes, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; i++) hash[i] = hash_row(static_cast<const unsigned char *>(x) + i * row_bytes, row_bytes);
 }
 
 void rt_add_transposed(void *a, int64_t n, int is_double, int64_t begin, int64_t end) {

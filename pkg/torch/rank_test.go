@@ -235,6 +235,39 @@ func TestNormalizeRowsStates(t *testing.T) {
 	}
 }
 
+// Without OpenMP at compile time parallel_for is silently a loop.
+func TestKernelsAreParallel(t *testing.T) {
+	if !parallelKernels() {
+		t.Error("the kernels were compiled without OpenMP")
+	}
+}
+
+// Equal rows have equal hashes, and a change of any one element shows.
+func TestHashRows(t *testing.T) {
+	s := NewScope()
+	defer s.Close()
+	for _, d := range []int{1, 7, 16, 33, 512} {
+		data := make([]float32, 3*d)
+		for k := range d {
+			data[k], data[d+k] = float32(k)+1, float32(k)+1
+			for i := range 2 {
+				data[2*d+k] = data[i*d+k]
+			}
+		}
+		for k := range d {
+			data[2*d+k]++
+			h, err := From(s, data, 3, int64(d)).HashRows()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if h[0] != h[1] || h[0] == h[2] {
+				t.Errorf("d %d, element %d: hashes %x", d, k, h)
+			}
+			data[2*d+k]--
+		}
+	}
+}
+
 func TestAddTranspose(t *testing.T) {
 	s := NewScope()
 	defer s.Close()
