@@ -44,7 +44,7 @@ var rooms = []room{
 	{"pkg/nn", []string{"pkg/torch", "pkg/tensorio"}, "a layer is tensors with names; tensorio holds them on disk"},
 	{"pkg/optim", []string{"pkg/torch", "pkg/nn", "pkg/tensorio", "pkg/config"}, "an optimiser moves named parameters, whatever loss drives it"},
 
-	{"losses", []string{"pkg/torch", "pkg/nn", "pkg/optim", "pkg/config"}, "a loss sees scores and relevance: no dataset, no sampler, no network"},
+	{"losses", []string{"pkg/torch", "pkg/nn", "pkg/optim", "pkg/config", "pkg/tensorio"}, "a loss sees scores and relevance: no dataset, no sampler, no network"},
 	{"backbones", []string{"pkg/torch", "pkg/nn", "pkg/optim", "pkg/config", "pkg/tensorio"}, "a network maps images to embeddings, whatever it is trained for"},
 	{"eval", []string{"pkg/torch", "pkg/nn", "pkg/config", "pkg/tensorio", "eval/rank"}, "an evaluation sees embeddings and labels, not where they come from"},
 

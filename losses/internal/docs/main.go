@@ -11,7 +11,6 @@ package main
 import (
 	"bytes"
 	_ "embed"
-	"flag"
 	"fmt"
 	"go/ast"
 	"go/doc/comment"
@@ -31,11 +30,13 @@ import (
 var page string
 
 func main() {
-	root := flag.String("root", ".", "the checkout")
-	flag.Parse()
-	files, err := generate(*root)
+	root := "." // the checkout
+	if len(os.Args) > 1 {
+		root = os.Args[1]
+	}
+	files, err := generate(root)
 	if err == nil {
-		err = write(*root, files)
+		err = write(root, files)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "docs:", err)
