@@ -20,7 +20,7 @@ PEERS = {
     "smoothap": (losses.SmoothAPLoss(temperature=0.01), None, 384),  # the largest batch that 20 GiB hold
     "fastap": (losses.FastAPLoss(num_bins=10), None, 4096),
     "contrastive": (losses.ContrastiveLoss(pos_margin=1, neg_margin=0.5, distance=cosine), None, 4096),
-    "triplet": (losses.TripletMarginLoss(margin=0.1, distance=cosine), None, 1024),
+    "triplet": (losses.TripletMarginLoss(margin=0.1, distance=cosine), None, 4096),
     "multisimilarity": (losses.MultiSimilarityLoss(alpha=2, beta=50, base=0.5), miners.MultiSimilarityMiner(epsilon=0.1, distance=cosine), 4096),
 }
 
