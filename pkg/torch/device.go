@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sys/cpu"
+
 	"roadmap/pkg/fault"
 )
 
@@ -169,6 +171,13 @@ func SetThreads(n int) {
 // SetDeterministic asks libtorch for algorithms that give the same bits every
 // time (on a GPU some are slower, and a few operations have none and warn).
 func SetDeterministic(on bool) { C.rt_deterministic(cbool(on)) }
+
+// FastBFloat16 says whether products of bfloat16 are much faster on a device
+// than those of float32: on a GPU, and on a processor with instructions for
+// them (AMX or AVX-512 BF16).
+func FastBFloat16(d Device) bool {
+	return d.IsCUDA() || cpu.X86.HasAMXBF16 || cpu.X86.HasAVX512BF16
+}
 
 // AllowTF32 lets GPUs round the factors of float32 products to 10 bits of
 // mantissa. It is off unless asked for.
