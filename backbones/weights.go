@@ -34,6 +34,32 @@ type Loaded struct {
 	Classifier bool     // the file had a classifier
 }
 
+// String sums it up in a line.
+func (l Loaded) String() string {
+	text := fmt.Sprintf("%d tensors read", l.Tensors)
+	for _, part := range []struct {
+		names []string
+		what  string
+	}{
+		{l.Dropped, "of the file left out"}, {l.Initial, "not in the file, so as initialised"},
+		{l.Resampled, "brought to another grid"}, {l.Unlike, "passed over as they do not fit"},
+	} {
+		if n := len(part.names); n > 0 {
+			text += fmt.Sprintf("; %d %s (%s)", n, part.what, abridged(part.names))
+		}
+	}
+	return text
+}
+
+// abridged is the first few of some names.
+func abridged(names []string) string {
+	const few = 3
+	if len(names) > few {
+		return strings.Join(names[:few], ", ") + ", …"
+	}
+	return strings.Join(names, ", ")
+}
+
 // naming is what a family's files have beside the network's own names.
 type naming struct {
 	classifier []string          // tensors of the original's classifier

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/csv"
 	"fmt"
 	"io"
@@ -57,7 +58,7 @@ func networkFlags() []cli.Flag {
 		&cli.IntFlag{Name: "batch", Value: 64, Usage: "images at once"},
 		&cli.IntFlag{Name: "workers", Usage: "goroutines that decode; 0: one a processor"},
 		&cli.StringFlag{Name: "device", Value: "auto", Usage: "auto, cpu or cuda:0"},
-		&cli.StringFlag{Name: "precision", Value: "float32", Usage: "of the network: float32 or bfloat16"},
+		&cli.StringFlag{Name: "precision", Usage: "of the network: float32, bfloat16, float16 or auto (default: the run's; without --run float32)"},
 	}
 }
 
@@ -77,8 +78,9 @@ func (n *network) close() {
 	}
 }
 
-// openNetwork builds the network, loads its weights and opens the images.
-func openNetwork(c *cli.Context) (opened *network, err error) {
+// openNetwork builds the network, loads its weights and opens the images. The
+// network computes in a precision; "": the run's, or float32.
+func openNetwork(c *cli.Context, precision string) (opened *network, err error) {
 	n := &network{scope: torch.NewScope()}
 	defer func() {
 		if err != nil {
@@ -113,16 +115,12 @@ func openNetwork(c *cli.Context) (opened *network, err error) {
 		t := usualTransform(n.model.Input())
 		choice.transform = &t
 	}
-	precision := torch.Float32
-	switch p := c.String("precision"); p {
-	case "float32":
-	case "bfloat16":
-		precision = torch.BFloat16
-	default:
-		return nil, usageError(c.Command.HelpName, "--precision is %q; give float32 or bfloat16", p)
+	dtype, err := embed.Precision(cmp.Or(precision, choice.precision), n.device)
+	if err != nil {
+		return nil, usageError(c.Command.HelpName, "--%w", err)
 	}
 	bar := newProgress(c, "embed", "images", n.dataset.Len())
-	n.images, err = embed.New(n.dataset, *choice.transform, embed.Options{Batch: c.Int("batch"), Workers: c.Int("workers"), Precision: precision,
+	n.images, err = embed.New(n.dataset, *choice.transform, embed.Options{Batch: c.Int("batch"), Workers: c.Int("workers"), Precision: dtype,
 		Progress: func(done int) {
 			if bar.set(done, ""); done == n.dataset.Len() {
 				bar.finish()
@@ -136,6 +134,7 @@ type choice struct {
 	model     config.Section
 	seed      uint64
 	weights   string
+	precision string
 	transform *data.Transform // nil: what the network usually wants
 	open      func() (*data.Dataset, error)
 }
@@ -148,7 +147,7 @@ func choose(c *cli.Context) (*choice, error) {
 	if err != nil {
 		return nil, err
 	}
-	chosen := &choice{weights: c.String("weights")}
+	chosen := &choice{weights: c.String("weights"), precision: "float32"}
 	chosen.open = func() (*data.Dataset, error) { return openDataset(c.String("data"), c.String("root"), dataset) }
 	switch run := c.String("run"); {
 	case run != "":
@@ -199,7 +198,7 @@ func (ch *choice) fromRun(c *cli.Context, folder string, model []string) error {
 	if err != nil {
 		return err
 	}
-	ch.model, ch.seed, ch.transform = recipe.Model, recipe.Seed, &recipe.Transform
+	ch.model, ch.seed, ch.transform, ch.precision = recipe.Model, recipe.Seed, &recipe.Transform, recipe.Train.Precision
 	if ch.weights == "" {
 		ch.weights = weights
 	}
@@ -257,7 +256,7 @@ func embedAction(c *cli.Context) error {
 		}
 	}
 	begin := time.Now()
-	n, err := openNetwork(c)
+	n, err := openNetwork(c, c.String("precision"))
 	if err != nil {
 		return err
 	}

@@ -173,10 +173,7 @@ func column(path, name string) (tensorio.Labels, error) {
 // embedSets embeds the images that the options name; their dataset gives the
 // labels and the further levels.
 func embedSets(c *cli.Context) (*sets, error) {
-	if err := c.Set("precision", "float32"); err != nil { // here the word is about the evaluation
-		return nil, err
-	}
-	n, err := openNetwork(c)
+	n, err := openNetwork(c, "")
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -151,7 +152,7 @@ func printConfig(c *cli.Context, recipe *train.Recipe) error {
 func runRecipe(c *cli.Context, name string, recipe *train.Recipe) (err error) {
 	watch := &watcher{c: c}
 	defer watch.finish()
-	run, err := train.New(recipe, train.Observer{Step: watch.step, Embed: watch.embed, Note: watch.note})
+	run, err := openRun(c, name, recipe, train.Observer{Step: watch.step, Embed: watch.embed, Note: watch.note})
 	if err != nil {
 		return err
 	}
@@ -160,30 +161,39 @@ func runRecipe(c *cli.Context, name string, recipe *train.Recipe) (err error) {
 			err = closing
 		}
 	}()
-	if folder := c.String("resume"); folder != "" {
-		f, err := train.OpenFolder(folder)
-		if err != nil {
-			return err
-		}
-		if err := run.Restore(f); err != nil {
-			return err
-		}
-		logger(c).Info(fmt.Sprintf("continuing %s after step %d of %d", folder, run.Step(), recipe.Train.Steps))
-	} else {
-		f, err := train.CreateFolder(outFolder(c, name), c.Bool("force"))
-		if err != nil {
-			return err
-		}
-		if err := run.Begin(f); err != nil {
-			return err
-		}
-	}
 	result, err := run.Train(c.Context)
 	watch.finish()
 	if err != nil {
 		return err
 	}
 	return answer(c, result, func(w io.Writer) error { return printRun(w, recipe, result) })
+}
+
+// openRun makes a new run with a folder, or takes up that of --resume.
+func openRun(c *cli.Context, name string, recipe *train.Recipe, o train.Observer) (*train.Run, error) {
+	if folder := c.String("resume"); folder != "" {
+		f, err := train.OpenFolder(folder)
+		if err != nil {
+			return nil, err
+		}
+		run, err := train.Resume(recipe, f, o)
+		if err == nil {
+			logger(c).Info(fmt.Sprintf("continuing %s after step %d of %d", folder, run.Step(), recipe.Train.Steps))
+		}
+		return run, err
+	}
+	run, err := train.New(recipe, o)
+	if err != nil {
+		return nil, err
+	}
+	f, err := train.CreateFolder(outFolder(c, name), c.Bool("force"))
+	if err == nil {
+		err = run.Begin(f)
+	}
+	if err != nil {
+		return nil, errors.Join(err, run.Close())
+	}
+	return run, nil
 }
 
 // outFolder is --out, or the first of runs/NAME, runs/NAME-2, … that is free.

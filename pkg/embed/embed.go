@@ -18,7 +18,7 @@ type Options struct {
 	Batch      int         // images at once; 0 means 64
 	Workers    int         // goroutines that decode; 0: one a processor
 	CacheBytes int64       // memory for decoded images, when the dataset is embedded more than once
-	Precision  torch.DType // Float32 or BFloat16, of the network; embeddings are float32
+	Precision  torch.DType // Float32, BFloat16 or Float16, of the network; embeddings are float32
 	Progress   func(done int)
 }
 
@@ -58,15 +58,21 @@ func New(d *data.Dataset, t data.Transform, o Options) (*Embedder, error) {
 	return e, nil
 }
 
-// Run embeds every image with the network, in the dataset's order, and hands
-// the rows over a batch at a time: [n, m.Dim()] float32, valid until sink
-// returns. An error of sink ends the work.
+// Run embeds every image with the network as it is now, in the dataset's
+// order, and hands the rows over a batch at a time: [n, m.Dim()] float32, valid
+// until sink returns. An error of sink ends the work.
 func (e *Embedder) Run(ctx context.Context, m *backbones.Model, device torch.Device, sink func(rows []float32) error) error {
 	if err := Fits(m, e.shape[0]); err != nil {
 		return err
 	}
 	runtime.LockOSThread() // libtorch's threads belong to the one that calls it
 	defer runtime.UnlockOSThread()
+	scope := torch.NewScope()
+	defer scope.Close()
+	network, err := m.Embedder(scope, e.options.Precision)
+	if err != nil {
+		return err
+	}
 	buffer := make([]float32, min(e.options.Batch, e.dataset.Len())*m.Dim())
 	done := 0
 	for batch, err := range e.loader.Batches(ctx, 0, e.rows) {
@@ -74,7 +80,7 @@ func (e *Embedder) Run(ctx context.Context, m *backbones.Model, device torch.Dev
 			return fmt.Errorf("embed %s: %w", e.dataset.Name, err)
 		}
 		rows := buffer[:len(batch.Items)*m.Dim()]
-		if err := Forward(m, batch, device, e.options.Precision, rows); err != nil {
+		if err := forward(network, batch, device, rows); err != nil {
 			return fmt.Errorf("embed %s, images %d to %d: %w", e.dataset.Name, done, done+len(batch.Items)-1, err)
 		}
 		if err := sink(rows); err != nil {
@@ -96,17 +102,11 @@ func (e *Embedder) All(ctx context.Context, m *backbones.Model, device torch.Dev
 	return all, err
 }
 
-// Forward embeds one batch into rows, [n, m.Dim()].
-func Forward(m *backbones.Model, b *data.Batch, device torch.Device, precision torch.DType, rows []float32) error {
+// forward embeds one batch into rows, [n, dim].
+func forward(network *backbones.Embedder, b *data.Batch, device torch.Device, rows []float32) error {
 	s := torch.NewScope()
 	defer s.Close()
-	var err error
-	torch.NoGrad(func() {
-		InPrecision(device, precision, func() {
-			err = torch.ReadInto(m.Forward(Pixels(s, b, device), false), rows)
-		})
-	})
-	return err
+	return torch.ReadInto(network.Forward(Pixels(s, b, device)), rows)
 }
 
 // Pixels is the batch's images as a tensor [n, c, h, w] in scope s. On the CPU
@@ -114,6 +114,26 @@ func Forward(m *backbones.Model, b *data.Batch, device torch.Device, precision t
 func Pixels(s *torch.Scope, b *data.Batch, device torch.Device) *torch.Tensor {
 	x := torch.Wrap(s, b.Pixels, int64(b.Shape[0]), int64(b.Shape[1]), int64(b.Shape[2]), int64(b.Shape[3]))
 	return x.ToDevice(device)
+}
+
+// Precision reads the name of a dtype for a network on a device: float32,
+// bfloat16, float16 or auto, which is bfloat16 where the device is much faster
+// with it and float32 elsewhere.
+func Precision(name string, d torch.Device) (torch.DType, error) {
+	switch name {
+	case "auto":
+		if torch.FastBFloat16(d) {
+			return torch.BFloat16, nil
+		}
+		return torch.Float32, nil
+	case "float32":
+		return torch.Float32, nil
+	case "bfloat16":
+		return torch.BFloat16, nil
+	case "float16":
+		return torch.Float16, nil
+	}
+	return 0, fault.Inputf("precision %q: give auto, float32, bfloat16 or float16", name)
 }
 
 // InPrecision runs f, under autocast unless the precision is float32.

@@ -8,27 +8,32 @@ import (
 // Grouping is the part of a recipe that treats parameters differently.
 type Grouping struct {
 	HeadLR     float64 `yaml:"head_lr"`     // learning rate of the head, times the optimiser's
+	ProxyLR    float64 `yaml:"proxy_lr"`    // that of the loss's proxies, times the optimiser's
 	SpareNorms bool    `yaml:"spare_norms"` // no weight decay on norms, biases and the embeddings of positions and class tokens
 }
 
 // NewGrouping treats all parameters alike.
-func NewGrouping() Grouping { return Grouping{HeadLR: 1} }
+func NewGrouping() Grouping { return Grouping{HeadLR: 1, ProxyLR: 1} }
 
 // Validate refuses a negative factor.
 func (g Grouping) Validate() error {
 	if !(g.HeadLR >= 0) {
 		return fault.Inputf("head_lr must not be negative, it is %g", g.HeadLR)
 	}
+	if !(g.ProxyLR >= 0) {
+		return fault.Inputf("proxy_lr must not be negative, it is %g", g.ProxyLR)
+	}
 	return nil
 }
 
-// Split puts parameters into groups: backbone and head, each in two where
-// norms are spared. isHead tells them apart by name. Groups without a
-// parameter are left out.
-func (g Grouping) Split(params nn.State, isHead func(name string) bool) []Group {
+// Split puts parameters into groups: the network's backbone and head, each in
+// two where norms are spared, and the loss's proxies. isHead tells backbone
+// and head apart by name. Groups without a parameter are left out.
+func (g Grouping) Split(params nn.State, isHead func(name string) bool, proxies nn.State) []Group {
 	groups := []Group{
 		{Name: "backbone", LR: 1, Decay: 1}, {Name: "backbone, no decay", LR: 1},
 		{Name: "head", LR: g.HeadLR, Decay: 1}, {Name: "head, no decay", LR: g.HeadLR},
+		{Name: "proxies", LR: g.ProxyLR, Decay: 1, Params: proxies},
 	}
 	for _, p := range params {
 		i := 0

@@ -330,6 +330,7 @@ func TestSplit(t *testing.T) {
 	}
 	params := nn.State{param("conv.weight", 2, 2, 3, 3), param("norm.weight", 2), param("pos_embed", 1, 5, 2), param("head.weight", 2, 2), param("head.bias", 2)}
 	isHead := func(name string) bool { return strings.HasPrefix(name, "head.") }
+	proxies := nn.State{param("loss.proxies", 3, 2)}
 	describe := func(groups []optim.Group) string {
 		var parts []string
 		for _, g := range groups {
@@ -345,10 +346,10 @@ func TestSplit(t *testing.T) {
 		g    optim.Grouping
 		want string
 	}{
-		{optim.NewGrouping(), "conv.weight,norm.weight,pos_embed@1/1 head.weight,head.bias@1/1"},
-		{optim.Grouping{HeadLR: 10, SpareNorms: true}, "conv.weight@1/1 norm.weight,pos_embed@1/0 head.weight@10/1 head.bias@10/0"},
+		{optim.NewGrouping(), "conv.weight,norm.weight,pos_embed@1/1 head.weight,head.bias@1/1 loss.proxies@1/1"},
+		{optim.Grouping{HeadLR: 10, ProxyLR: 100, SpareNorms: true}, "conv.weight@1/1 norm.weight,pos_embed@1/0 head.weight@10/1 head.bias@10/0 loss.proxies@100/1"},
 	} {
-		if got := describe(c.g.Split(params, isHead)); got != c.want {
+		if got := describe(c.g.Split(params, isHead, proxies)); got != c.want {
 			t.Errorf("%+v: %s, want %s", c.g, got, c.want)
 		}
 	}

@@ -35,15 +35,15 @@ func (r *Run) save(log *journal) error {
 	return r.folder.prune(r.recipe.Train.KeepCheckpoints)
 }
 
-// finite checks the network's parameters and buffers.
+// finite checks the parameters and buffers of network and loss.
 func (r *Run) finite() error {
 	s := r.scope.Child()
 	defer s.Close()
-	for _, n := range r.model.State() {
+	for _, n := range append(r.model.State(), r.criterion.State()...) {
 		if ok, err := n.Tensor.Alias(s).IsFinite().All().Item(); err != nil {
 			return err
 		} else if ok == 0 {
-			return fmt.Errorf("after step %d the tensor %s of the network is not finite; lower optimizer.lr or set train.clip_norm, and begin anew or from an earlier checkpoint with --resume %s",
+			return fmt.Errorf("after step %d the tensor %s is not finite; lower optimizer.lr or set train.clip_norm, and begin anew or from an earlier checkpoint with --resume %s",
 				r.step, n.Name, r.folder.Path)
 		}
 	}
@@ -68,9 +68,13 @@ func (r *Run) saveAs(path string) error {
 	return nil
 }
 
-// saveWeights writes the network alone, for embedding.
+// saveWeights writes the network alone, as it was evaluated, for embedding.
 func (r *Run) saveWeights() error {
-	tensors, err := r.model.State().Snapshot()
+	state := r.model.State()
+	if r.average != nil {
+		state = r.average.State()
+	}
+	tensors, err := state.Snapshot()
 	if err != nil {
 		return err
 	}
@@ -81,27 +85,14 @@ func writeTensors(path string, tensors []tensorio.Named, metadata map[string]str
 	return tensorio.Save(path, true, func(w io.Writer) error { return tensorio.WriteSafetensors(w, tensors, metadata) })
 }
 
-// Restore goes on with the run of a folder, from its newest checkpoint that
-// can be read. A run without one begins anew. The folder's config.yaml becomes
-// this run's, as overrides may have changed it.
-func (r *Run) Restore(f *Folder) error {
-	if err := r.restore(f); err != nil {
-		return err
-	}
-	return r.Begin(f)
-}
-
-func (r *Run) restore(f *Folder) error {
-	r.folder = f
-	steps, err := f.checkpoints()
-	if err != nil {
-		return err
-	}
+// restore takes the run to the newest of its checkpoints, those of the given
+// steps, that can be read.
+func (r *Run) restore(steps []int) error {
 	var first error
 	for _, step := range steps {
-		err := r.load(f.checkpoint(step), step)
+		err := r.load(r.folder.checkpoint(step), step)
 		if err == nil && step > r.recipe.Train.Steps {
-			return fault.Inputf("run folder %s: %d steps are done already, more than train.steps=%d", f.Path, step, r.recipe.Train.Steps)
+			return fault.Inputf("run folder %s: %d steps are done already, more than train.steps=%d", r.folder.Path, step, r.recipe.Train.Steps)
 		}
 		if err == nil {
 			return nil
@@ -112,9 +103,9 @@ func (r *Run) restore(f *Folder) error {
 		r.note(fmt.Sprintf("%v; trying the checkpoint before it", err))
 	}
 	if first != nil {
-		return fault.Inputf("run folder %s: no checkpoint can be used: %w", f.Path, first)
+		return fault.Inputf("run folder %s: no checkpoint can be used: %w", r.folder.Path, first)
 	}
-	r.note(fmt.Sprintf("run folder %s has no checkpoint yet: beginning at step 0", f.Path))
+	r.note(fmt.Sprintf("run folder %s has no checkpoint yet: beginning at step 0", r.folder.Path))
 	return nil
 }
 

@@ -47,7 +47,7 @@ func (r *Run) evalOptions() eval.Options {
 // evaluate measures the network on the test split and records the result under
 // a name, "untrained" or "trained".
 func (r *Run) evaluate(ctx context.Context, log *journal, name string) error {
-	embeddings, err := r.test.All(ctx, r.model, r.device)
+	embeddings, err := r.embedTest(ctx)
 	if err != nil {
 		return err
 	}
@@ -64,6 +64,22 @@ func (r *Run) evaluate(ctx context.Context, log *journal, name string) error {
 		return fmt.Errorf("metrics: %w", err)
 	}
 	return r.folder.write(metricsFile, append(text, '\n'))
+}
+
+// embedTest embeds the test split with the network, or with the moving average
+// of its weights where there is one.
+func (r *Run) embedTest(ctx context.Context) (embeddings []float32, err error) {
+	if r.average != nil {
+		if err := r.average.Swap(); err != nil {
+			return nil, err
+		}
+		defer func() {
+			if back := r.average.Swap(); err == nil {
+				err = back
+			}
+		}()
+	}
+	return r.test.All(ctx, r.model, r.device)
 }
 
 // readMetrics takes over what a run that goes on has measured before.

@@ -18,6 +18,7 @@ type Event struct {
 	LR        float64  `json:"lr,omitempty"`
 	GradNorm  *float64 `json:"grad_norm,omitempty"`
 	Lone      int      `json:"lone,omitempty"`    // queries without a positive in the batch
+	Skipped   bool     `json:"skipped,omitempty"` // gradients overflowed in float16: no update
 	Seconds   float64  `json:"seconds,omitempty"` // since the last such line, evaluation and checkpoints left out
 	PerSecond float64  `json:"images_per_second,omitempty"`
 	// of an evaluation

@@ -108,55 +108,95 @@ func (r *Run) steps(ctx context.Context, log *journal) error {
 	return nil
 }
 
-// take is one step: forward, loss, backward, update.
+// take is one step, and its line in the log.
 func (r *Run) take(log *journal, batch *data.Batch, watch *stopwatch) error {
+	factor := r.schedule.Factor(r.step, r.recipe.Train.Steps, r.plan.Batches())
+	event, err := r.learn(batch, factor)
+	if err != nil {
+		return r.fail(log, batch, err)
+	}
+	r.step++
+	r.observer.Step(r.step, r.recipe.Train.Steps, *event.Loss)
+	watch.images += len(batch.Items)
+	if r.step%r.recipe.Train.LogEvery != 0 && r.step != r.recipe.Train.Steps {
+		return nil
+	}
+	event.Kind, event.Step, event.LR = "step", r.step, r.optimizer.LR(0, factor)
+	event.Seconds, event.PerSecond = watch.lap()
+	return log.add(event)
+}
+
+// learn is the work of a step: forward, loss, backward, update. factor scales
+// the learning rate.
+func (r *Run) learn(batch *data.Batch, factor float64) (event Event, err error) {
 	s := r.scope.Child()
 	defer s.Close()
 	var embeddings *torch.Tensor
 	embed.InPrecision(r.device, r.precision, func() {
 		embeddings = r.model.Forward(embed.Pixels(s, batch, r.device), true)
 	})
-	result, err := losses.Forward(r.loss, losses.Input{Query: embeddings, QueryLabels: batch.Labels})
+	result, err := r.criterion.Forward(losses.Input{Query: embeddings, QueryLabels: batch.Labels, QueryIDs: ids(batch)})
 	if err != nil {
-		return r.fail(log, batch, err)
+		return event, err
 	}
-	value, err := result.Value.Item()
+	value, err := finite("the loss")(result.Value.Item())
 	if err != nil {
-		return r.fail(log, batch, err)
+		return event, err
 	}
-	if math.IsNaN(value) || math.IsInf(value, 0) {
-		return r.fail(log, batch, fmt.Errorf("the loss is %g", value))
-	}
-	if err := result.Value.Backward(); err != nil {
-		return r.fail(log, batch, err)
-	}
-	last := r.step+1 == r.recipe.Train.Steps
-	report := last || (r.step+1)%r.recipe.Train.LogEvery == 0
-	event := Event{Kind: "step", Step: r.step + 1, Loss: &value, Lone: result.Lone}
-	norm, err := r.optimizer.ClipGradNorm(r.recipe.Train.ClipNorm)
+	event.Loss, event.Lone = &value, result.Lone
+	event.Skipped, err = r.backward(result.Value)
 	if err != nil {
-		return r.fail(log, batch, err)
+		return event, err
 	}
-	if math.IsNaN(norm) || math.IsInf(norm, 0) {
-		return r.fail(log, batch, fmt.Errorf("the norm of the gradient is %g", norm))
-	}
-	event.GradNorm = &norm
-	factor := r.schedule.Factor(r.step, r.recipe.Train.Steps, r.plan.Batches())
-	if err := r.optimizer.Step(factor); err != nil {
-		return r.fail(log, batch, err)
+	if !event.Skipped {
+		norm, err := finite("the norm of the gradient")(r.optimizer.ClipGradNorm(r.recipe.Train.ClipNorm))
+		if err != nil {
+			return event, err
+		}
+		event.GradNorm = &norm
+		if err := r.optimizer.Step(factor); err != nil {
+			return event, err
+		}
 	}
 	if err := r.optimizer.ZeroGrad(); err != nil {
-		return err
+		return event, err
 	}
-	r.step++
-	r.observer.Step(r.step, r.recipe.Train.Steps, value)
-	watch.images += len(batch.Items)
-	if !report {
-		return nil
+	if r.average != nil {
+		return event, r.average.Update()
 	}
-	event.LR = r.optimizer.LR(0, factor)
-	event.Seconds, event.PerSecond = watch.lap()
-	return log.add(event)
+	return event, nil
+}
+
+// backward computes the gradients. In float16 they may overflow: then the step
+// is skipped, and the next one is scaled less.
+func (r *Run) backward(loss *torch.Tensor) (skipped bool, err error) {
+	if r.scaler == nil {
+		return false, loss.Backward()
+	}
+	if err := r.scaler.Scale(loss).Backward(); err != nil {
+		return false, err
+	}
+	fits, err := r.scaler.Unscale(r.optimizer.Params())
+	return !fits, err
+}
+
+// ids names the samples of a batch: their rows in the training split.
+func ids(b *data.Batch) []int64 {
+	rows := make([]int64, len(b.Items))
+	for i, row := range b.Items {
+		rows[i] = int64(row)
+	}
+	return rows
+}
+
+// finite passes a number on, unless it is none.
+func finite(what string) func(float64, error) (float64, error) {
+	return func(v float64, err error) (float64, error) {
+		if err == nil && (math.IsNaN(v) || math.IsInf(v, 0)) {
+			err = fmt.Errorf("%s is %g", what, v)
+		}
+		return v, err
+	}
 }
 
 // pause ends the run between two steps, when what it needs cannot be had: a

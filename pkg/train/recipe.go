@@ -8,6 +8,7 @@ import (
 	"roadmap/losses"
 	"roadmap/pkg/config"
 	"roadmap/pkg/data"
+	"roadmap/pkg/embed"
 	"roadmap/pkg/fault"
 	"roadmap/pkg/optim"
 	"roadmap/pkg/torch"
@@ -17,17 +18,18 @@ import (
 // Recipe is everything that decides a run. The same recipe gives the same
 // weights, bit for bit, on the same machine.
 type Recipe struct {
-	Seed      uint64         `yaml:"seed"` // governs initial weights, batches and augmentation
-	Data      config.Section `yaml:"data"`
-	Transform data.Transform `yaml:"transform"`
-	Sampler   config.Section `yaml:"sampler"`
-	Model     config.Section `yaml:"model"`
-	Loss      config.Section `yaml:"loss"`
-	Optimizer config.Section `yaml:"optimizer"`
-	Schedule  config.Section `yaml:"schedule"` // of the learning rate
-	Groups    optim.Grouping `yaml:"groups"`   // parameters that are treated differently
-	Train     Loop           `yaml:"train"`
-	Eval      Evaluation     `yaml:"eval"`
+	Seed      uint64            `yaml:"seed"` // governs initial weights, batches and augmentation
+	Data      config.Section    `yaml:"data"`
+	Transform data.Transform    `yaml:"transform"`
+	Sampler   config.Section    `yaml:"sampler"`
+	Model     config.Section    `yaml:"model"`
+	Weights   backbones.Weights `yaml:"weights"` // that the network starts from; without a file they are random
+	Loss      config.Section    `yaml:"loss"`
+	Optimizer config.Section    `yaml:"optimizer"`
+	Schedule  config.Section    `yaml:"schedule"` // of the learning rate
+	Groups    optim.Grouping    `yaml:"groups"`   // parameters that are treated differently
+	Train     Loop              `yaml:"train"`
+	Eval      Evaluation        `yaml:"eval"`
 }
 
 // Loop is how a run goes on.
@@ -41,8 +43,9 @@ type Loop struct {
 	Threads         int     `yaml:"threads"`          // of one operation on the CPU; 0: one a processor
 	Workers         int     `yaml:"workers"`          // goroutines that decode images; 0: one a processor
 	CacheMB         int64   `yaml:"cache_mb"`         // memory for decoded images, in MiB
-	Precision       string  `yaml:"precision"`        // of the network: float32, bfloat16
+	Precision       string  `yaml:"precision"`        // of the network: float32, bfloat16, float16 (with gradient scaling); auto: bfloat16 where that is much faster
 	ClipNorm        float64 `yaml:"clip_norm"`        // upper bound of the gradient's norm; 0: none
+	EMA             float64 `yaml:"ema"`              // decay a step of the weights' moving average, which is then evaluated and kept; 0: none
 }
 
 // Evaluation is how a run is measured, on the test split: every image is a
@@ -57,11 +60,12 @@ func NewRecipe() *Recipe {
 	return &Recipe{
 		Sampler:   config.Named("balanced"),
 		Model:     config.Named("convnet"),
+		Weights:   backbones.Weights{Strict: true},
 		Loss:      config.Named("roadmap"),
 		Optimizer: config.Named("adam"),
 		Schedule:  config.Named("constant"),
 		Groups:    optim.NewGrouping(),
-		Train:     Loop{Steps: 1000, LogEvery: 10, CheckpointEvery: 500, KeepCheckpoints: 2, Device: "auto", CacheMB: 1024, Precision: "float32"},
+		Train:     Loop{Steps: 1000, LogEvery: 10, CheckpointEvery: 500, KeepCheckpoints: 2, Device: "auto", CacheMB: 1024, Precision: "auto"},
 		Eval:      Evaluation{Metrics: []string{"r@1", "r@2", "r@4", "r@8", "map@r"}, Batch: 256},
 	}
 }
@@ -100,21 +104,11 @@ func (l Loop) Validate() error {
 	if !(l.ClipNorm >= 0) {
 		return fault.Inputf("clip_norm is %g; give 0 (none) or a positive number", l.ClipNorm)
 	}
-	if _, err := l.precision(); err != nil {
-		return err
+	if !(l.EMA >= 0 && l.EMA < 1) {
+		return fault.Inputf("ema is %g; give 0 (none) or a decay below 1, such as 0.999", l.EMA)
 	}
-	return nil
-}
-
-// precision is the dtype that the network computes in.
-func (l Loop) precision() (torch.DType, error) {
-	switch l.Precision {
-	case "float32":
-		return torch.Float32, nil
-	case "bfloat16":
-		return torch.BFloat16, nil
-	}
-	return 0, fault.Inputf("precision %q: give float32 or bfloat16", l.Precision)
+	_, err := embed.Precision(l.Precision, torch.CPU)
+	return err
 }
 
 // Validate refuses sizes below 1.

@@ -6,8 +6,10 @@ package train
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"roadmap/backbones"
 	"roadmap/losses"
@@ -55,9 +57,11 @@ type Run struct {
 	test      *embed.Embedder
 	scope     *torch.Scope
 	model     *backbones.Model
-	loss      losses.Loss
+	criterion *losses.Criterion
 	optimizer *optim.Optimizer
 	schedule  optim.Schedule
+	scaler    *optim.Scaler  // of float16's gradients; else nil
+	average   *optim.Average // of the network's weights; nil: none
 
 	step          int                // optimiser steps done
 	metrics       map[string]Metrics // by the name of the evaluation
@@ -67,14 +71,45 @@ type Run struct {
 
 // New builds every part of a recipe and checks that they fit together. The
 // recipe's sections are completed with their defaults. Nothing is written.
-func New(r *Recipe, o Observer) (*Run, error) {
+func New(r *Recipe, o Observer) (*Run, error) { return build(r, o, r.Weights.File) }
+
+// build is New with the weights of another file; "": none.
+func build(r *Recipe, o Observer, weights string) (*Run, error) {
 	o.fill()
 	run := &Run{recipe: r, observer: o, scope: torch.NewScope(), metrics: map[string]Metrics{}}
-	for _, build := range []func() error{run.onDevice, run.withData, run.withNetwork} {
-		if err := build(); err != nil {
+	withNetwork := func() error { return run.withNetwork(weights) }
+	for _, part := range []func() error{run.onDevice, run.withData, withNetwork, run.withObjective} {
+		if err := part(); err != nil {
 			run.Close()
 			return nil, err
 		}
+	}
+	return run, nil
+}
+
+// Resume goes on with the run of a folder, from its newest checkpoint that can
+// be read. A run without one begins anew. r is the folder's recipe; overrides
+// may have changed it, so it becomes the folder's config.yaml. The folder is
+// the run's from now on, and closed with it.
+func Resume(r *Recipe, f *Folder, o Observer) (*Run, error) {
+	steps, err := f.checkpoints()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	weights := r.Weights.File
+	if len(steps) > 0 {
+		weights = "" // the checkpoint has newer ones, and the file may be gone
+	}
+	run, err := build(r, o, weights)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	run.folder = f
+	if err = run.restore(steps); err == nil {
+		err = run.Begin(f)
+	}
+	if err != nil {
+		return nil, errors.Join(err, run.Close())
 	}
 	return run, nil
 }
@@ -97,11 +132,12 @@ func (r *Run) onDevice() (err error) {
 	if r.device, err = torch.ParseDevice(r.recipe.Train.Device); err != nil {
 		return err
 	}
-	if r.precision, err = r.recipe.Train.precision(); err != nil {
+	if r.precision, err = embed.Precision(r.recipe.Train.Precision, r.device); err != nil {
 		return err
 	}
-	// The bits depend on both, so the run's config.yaml says what they were.
+	// The bits depend on all three, so the run's config.yaml says what they were.
 	r.recipe.Train.Device = r.device.String()
+	r.recipe.Train.Precision = r.precision.String()
 	if r.recipe.Train.Threads == 0 {
 		r.recipe.Train.Threads = torch.Threads()
 	}
@@ -152,7 +188,7 @@ func (r *Run) note(text string) {
 	r.observer.Note(text)
 }
 
-func (r *Run) withNetwork() error {
+func (r *Run) withNetwork(weights string) error {
 	backbone, err := config.Resolve(backbones.Registry, &r.recipe.Model)
 	if err != nil {
 		return err
@@ -164,8 +200,31 @@ func (r *Run) withNetwork() error {
 	if err := embed.Fits(r.model, channels); err != nil {
 		return err
 	}
-	if r.loss, err = config.Resolve(losses.Registry, &r.recipe.Loss); err != nil {
+	if weights == "" {
+		return nil
+	}
+	from := r.recipe.Weights
+	from.File = weights
+	loaded, err := r.model.Load(from)
+	if err != nil {
+		return fmt.Errorf("weights: %w", err)
+	}
+	r.note(fmt.Sprintf("weights %s: %s", weights, loaded))
+	return nil
+}
+
+// withObjective makes what moves the weights: loss, optimiser and schedule.
+func (r *Run) withObjective() error {
+	loss, err := config.Resolve(losses.Registry, &r.recipe.Loss)
+	if err != nil {
 		return err
+	}
+	r.criterion, err = losses.Start(loss, losses.Setup{
+		Params: nn.NewParams(r.scope, r.device, r.recipe.Seed),
+		Dim:    r.model.Dim(), Batch: len(r.plan.Epoch(0)[0]), Labels: r.trainSet.Labels(),
+	})
+	if err != nil {
+		return fmt.Errorf("loss %s: %w", r.recipe.Loss.Name, err)
 	}
 	if r.schedule, err = config.Resolve(optim.Schedules, &r.recipe.Schedule); err != nil {
 		return err
@@ -174,7 +233,16 @@ func (r *Run) withNetwork() error {
 	if err != nil {
 		return err
 	}
-	r.optimizer, err = rule.New(r.scope, r.recipe.Groups.Split(r.model.Parameters(), backbones.IsHead))
+	groups := r.recipe.Groups.Split(r.model.Parameters(), backbones.IsHead, r.criterion.State().Under(lossPrefix).Parameters())
+	if r.optimizer, err = rule.New(r.scope, groups); err != nil {
+		return err
+	}
+	if r.precision == torch.Float16 {
+		r.scaler = optim.NewScaler(r.scope)
+	}
+	if decay := r.recipe.Train.EMA; decay > 0 {
+		r.average, err = optim.NewAverage(r.scope, r.model.State(), decay)
+	}
 	return err
 }
 
@@ -191,15 +259,29 @@ func (r *Run) Begin(f *Folder) error {
 	return f.write(configFile, text)
 }
 
+// What the names in a checkpoint begin with.
+const (
+	modelPrefix     = "model."
+	lossPrefix      = "loss." // proxies and memory
+	optimizerPrefix = "optimizer."
+	scalerPrefix    = "scaler."
+	averagePrefix   = "average."
+	randomPrefix    = "random." // states of random numbers
+)
+
 // state is what a checkpoint must hold, beside random numbers, for the run to
 // go on exactly. Batches, augmentation and the learning rate are functions of
 // the step.
 func (r *Run) state() nn.State {
-	return append(r.model.State().Under("model."), r.optimizer.State().Under("optimizer.")...)
+	all := slices.Concat(r.model.State().Under(modelPrefix), r.criterion.State().Under(lossPrefix), r.optimizer.State().Under(optimizerPrefix))
+	if r.scaler != nil {
+		all = append(all, r.scaler.State().Under(scalerPrefix)...)
+	}
+	if r.average != nil {
+		all = append(all, r.average.State().Under(averagePrefix)...)
+	}
+	return all
 }
-
-// randomPrefix begins the names of the states of random numbers.
-const randomPrefix = "random."
 
 func randomName(d torch.Device) string { return randomPrefix + d.String() }
 
@@ -217,7 +299,7 @@ func (r *Run) Step() int { return r.step }
 // Recipe is the recipe, with every default filled in.
 func (r *Run) Recipe() *Recipe { return r.recipe }
 
-// Folder is where the run's files are; nil before Begin or Restore.
+// Folder is where the run's files are; nil before Begin.
 func (r *Run) Folder() *Folder { return r.folder }
 
 // LoadRecipe reads a recipe and lays overrides over it.

@@ -82,18 +82,15 @@ func resume(t *testing.T, folder string, o train.Observer) (*train.Result, error
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := train.New(again, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
 	f, err := train.OpenFolder(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Restore(f); err != nil {
-		return nil, errors.Join(err)
+	r, err := train.Resume(again, f, o)
+	if err != nil {
+		return nil, err
 	}
+	defer r.Close()
 	return r.Train(context.Background())
 }
 
@@ -462,7 +459,11 @@ func TestRecipesThatCannotRun(t *testing.T) {
 		"wrong type":              {[]string{"optimizer.lr=fast"}, "optimizer.lr"},
 		"no steps":                {[]string{"train.steps=0"}, "steps"},
 		"too many threads":        {[]string{"train.threads=100000"}, "threads"},
-		"precision":               {[]string{"train.precision=float8"}, "float32 or bfloat16"},
+		"precision":               {[]string{"train.precision=float8"}, "give auto, float32"},
+		"moving average":          {[]string{"train.ema=1"}, "ema"},
+		"weights":                 {[]string{"weights.file=/nowhere.pth"}, "/nowhere.pth"},
+		"metric for a loss":       {[]string{"loss=ap"}, "without gradient"},
+		"memory of proxies":       {[]string{"loss={name: proxynca, memory: {batches: 2}}"}, "memory"},
 		"no dataset":              {[]string{"data={name: \"\"}"}, "data"},
 		"batch beyond the data":   {[]string{"sampler.classes=2000"}, "classes"},
 		"channels":                {[]string{"transform.channels=3"}, "channels"},
