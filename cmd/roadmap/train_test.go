@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -91,30 +92,107 @@ func TestTrainKilledAndResumedEndsWithTheSameEmbeddings(t *testing.T) {
 	sameFile(t, filepath.Join(whole, "metrics.json"), filepath.Join(killed, "metrics.json"))
 }
 
+// Ctrl-C in the middle, twice, and the bits are those of a run left alone.
 func TestTrainInterrupted(t *testing.T) {
-	folder := filepath.Join(t.TempDir(), "run")
-	args := trainArgs(folder)
-	args = append(args, "train.steps=100000")
-	p := program(t, args...)
-	var stderr bytes.Buffer
-	p.Stderr = &stderr
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
+	dir := t.TempDir()
+	whole, folder := filepath.Join(dir, "whole"), filepath.Join(dir, "run")
+	const long = "train.steps=200" // enough for both signals to come before the end
+	if _, stderr, code := roadmap(t, trainArgs(whole, long)...); code != 0 {
+		t.Fatalf("code %d\n%s", code, stderr)
 	}
-	waitFor(t, filepath.Join(folder, "checkpoints", "step-00000010.safetensors"))
-	if err := p.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	err := p.Wait()
-	if code := p.ProcessState.ExitCode(); code != codeInterrupted {
-		t.Fatalf("code %d, %v\n%s", code, err, &stderr)
-	}
-	if !strings.Contains(stderr.String(), "checkpoint saved") || !strings.Contains(stderr.String(), "--resume "+folder) {
-		t.Errorf("the message does not say how to go on:\n%s", &stderr)
+	args := trainArgs(folder, long)
+	for _, checkpoint := range []string{"step-00000010", "step-00000040"} {
+		p := program(t, args...)
+		var stderr bytes.Buffer
+		p.Stderr = &stderr
+		if err := p.Start(); err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, filepath.Join(folder, "checkpoints", checkpoint+".safetensors"))
+		if err := p.Process.Signal(syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+		err := p.Wait()
+		if code := p.ProcessState.ExitCode(); code != codeInterrupted {
+			t.Fatalf("code %d, %v\n%s", code, err, &stderr)
+		}
+		if !strings.Contains(stderr.String(), "checkpoint saved") || !strings.Contains(stderr.String(), "--resume "+folder) {
+			t.Errorf("the message does not say how to go on:\n%s", &stderr)
+		}
+		args = []string{"train", "--resume", folder}
 	}
 	if _, stderr, code := roadmap(t, "train", "--resume", folder, "train.steps=5"); code != codeInput || !strings.Contains(stderr, "train.steps=5") {
 		t.Errorf("resuming behind the end: code %d, %s", code, stderr)
 	}
+	if _, stderr, code := roadmap(t, "train", "--resume", folder); code != 0 {
+		t.Fatalf("code %d\n%s", code, stderr)
+	}
+	for _, file := range []string{"weights.safetensors", "metrics.json", "config.yaml"} {
+		sameFile(t, filepath.Join(whole, file), filepath.Join(folder, file))
+	}
+}
+
+// Photographs that cannot be trained on, and a loss that is no number: one
+// line each, and what was done is kept.
+func TestTrainOnBadPhotographs(t *testing.T) {
+	small := []string{"train", "roadmap_resnet50", "model={name: convnet, blocks: 2, width: 8, channels: 3, size: 32, dim: 8}", "transform={resize: 32, crop: 0}",
+		"sampler={classes: 4, samples: 2}", "train={steps: 6, log_every: 1, checkpoint_every: 2, eval_every: 0, device: cpu}", "eval.metrics=[r@1]"}
+	for name, c := range map[string]struct {
+		spoil func(t *testing.T, root string)
+		more  []string
+		code  int
+		want  []string
+	}{
+		"cut short": {func(t *testing.T, root string) {
+			for _, photo := range photosOf(t, root, "train") {
+				if err := os.Truncate(photo, 900); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}, nil, codeInput, []string{".jpg", "--resume"}},
+		"a class of one": {func(t *testing.T, root string) {
+			for _, photo := range photosOf(t, root, "train")[:3] { // of the four of the first class
+				if err := os.Remove(photo); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}, nil, codeInput, []string{"sampler", "lone"}},
+		"no photograph at all": {func(t *testing.T, root string) {
+			for _, photo := range append(photosOf(t, root, "train"), photosOf(t, root, "test")...) {
+				if err := os.Remove(photo); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}, nil, codeInput, []string{"no image under"}},
+		"fewer than a batch": {nil, []string{"sampler.classes=7"}, codeInput, []string{"classes"}},
+		"no number":          {nil, []string{"loss={name: smoothap, tau: 1e-45}"}, codeFailed, []string{"step ", "images [", "stopped-"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root, folder := groceries(t), filepath.Join(t.TempDir(), "run")
+			if c.spoil != nil {
+				c.spoil(t, root)
+			}
+			stdout, stderr, code := roadmap(t, slices.Concat(small, []string{"data.root=" + root, "--out", folder, "-q"}, c.more)...)
+			if code != c.code || stdout != "" || strings.Count(stderr, "\n") != 1 {
+				t.Errorf("code %d, want %d and one line of standard error; output %q\n%s", code, c.code, stdout, stderr)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(stderr, want) {
+					t.Errorf("%q lacks %q", stderr, want)
+				}
+			}
+		})
+	}
+}
+
+// photosOf lists the photographs of a split, class by class.
+func photosOf(t *testing.T, root, split string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, split, "*", "*.jpg"))
+	if err != nil || len(files) != 24 {
+		t.Fatalf("%d photographs, %v", len(files), err)
+	}
+	return files
 }
 
 func TestTrainErrors(t *testing.T) {

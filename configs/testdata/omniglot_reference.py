@@ -15,9 +15,8 @@ PyTorch's default initialisation. Adam, 1e-3. ROADMAP loss, its defaults.
 Batches of 32 classes x 4; 600 steps; no augmentation. Evaluation: every test
 image is query and gallery, its own row excluded; batch norm in inference mode.
 
-Seconds per step are those of the processor as it was: in the stored output
-other work shared it, most during seeds 1 and 2. To compare speeds, run this
-and the program one after the other on an idle machine; 60 steps will do.
+Seconds per step leave out the reading of the images, which happens before the
+first. The stored ones are of an otherwise idle machine with two cores.
 """
 
 import argparse

@@ -20,6 +20,11 @@
 // A scope may be used by one goroutine at a time; goroutines may share the
 // tensors of a common ancestor and each work in a scope of its own.
 //
+// [Device] and [DType] are the package's own. gotch has such types too, but they
+// are in its root package, whose init writes a folder into the user's home and
+// ends the process where it cannot; so only gotch's table of operations, libtch,
+// is used.
+//
 // Operations take and return shapes as []int64, sizes first to last as libtorch
 // does. Those that come straight from gotch's table are listed in ops.txt.
 package torch
