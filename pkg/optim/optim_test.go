@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,6 +22,19 @@ type reference struct {
 	Factors   []float64
 	Steps     map[string][][][]float64 // step, parameter, element
 	Schedules map[string][]float64
+	Clipped   []struct {
+		Max, Norm float64
+		Gradients [][]float64
+	}
+	Average struct {
+		Decay float64
+		Steps [][]float64 // four weights and a buffer
+	}
+	Scaler struct {
+		Overflows []int
+		Steps     int
+		Seen      [][3]float64 // step, scale after it, weight after it
+	}
 }
 
 func load(t *testing.T) (r reference) {
@@ -174,7 +188,14 @@ func TestSchedulesEqualPyTorch(t *testing.T) {
 	}{
 		{"multistep 2,5", &optim.MultiStep{Milestones: []int{2, 5}, Gamma: 0.1}}, // epochs of 3 steps: PyTorch's 6 and 15
 		{"cosine", &optim.Cosine{Floor: 0.1}},
+		{"constant", &optim.Constant{}},
+		{"constant warm", &optim.Constant{WarmUp: optim.WarmUp{Steps: 4}}},
+		{"multistep warm", &optim.MultiStep{Milestones: []int{2, 5}, Gamma: 0.1, WarmUp: optim.WarmUp{Steps: 1, Epochs: 1}}}, // 1 + 3 steps
+		{"cosine warm", &optim.Cosine{WarmUp: optim.WarmUp{Steps: 4}}},
 	} {
+		if len(r.Schedules[c.name]) != 24 {
+			t.Fatalf("%s: the reference has %d steps", c.name, len(r.Schedules[c.name]))
+		}
 		for step, want := range r.Schedules[c.name] {
 			if got := c.schedule.Factor(step, 24, 3); math.Abs(got-want) > 1e-12 {
 				t.Errorf("%s, step %d: %g, PyTorch %g", c.name, step, got, want)
@@ -228,6 +249,101 @@ func TestClipGradNorm(t *testing.T) {
 		if math.Abs(norm-c.norm) > 1e-5 || math.Abs(g[0]-c.first) > 1e-5 {
 			t.Errorf("clipped to %g: norm %g, first element %g; want %g, %g", c.max, norm, g[0], c.norm, c.first)
 		}
+	}
+}
+
+func TestClipEqualsPyTorch(t *testing.T) {
+	r := load(t)
+	for _, c := range r.Clipped {
+		s := torch.NewScope()
+		groups := parameters(s, r)
+		for i, g := range groups {
+			if err := g.Params[0].Tensor.SetGrad(torch.From(s, r.Gradients[i][0])); err != nil {
+				t.Fatal(err)
+			}
+		}
+		norm, err := build(t, s, "sgd", groups).ClipGradNorm(c.Max)
+		if err != nil || math.Abs(norm-c.Norm) > 1e-12 {
+			t.Errorf("clipped to %g: norm %.15g, %v; PyTorch %.15g", c.Max, norm, err, c.Norm)
+		}
+		for i, g := range groups {
+			got := values(t, nn.Named{Tensor: g.Params[0].Tensor.Grad(s)})
+			for j, want := range c.Gradients[i] {
+				if math.Abs(got[j]-want) > 1e-12 {
+					t.Errorf("clipped to %g: gradient %d, element %d: %.15g, PyTorch %.15g", c.Max, i, j, got[j], want)
+				}
+			}
+		}
+		s.Close()
+	}
+}
+
+func TestAverageEqualsPyTorch(t *testing.T) {
+	r := load(t)
+	s := torch.NewScope()
+	defer s.Close()
+	w, seen := torch.From(s, r.Start[0]).RequireGrad(true), torch.From(s, []float64{0})
+	a, err := optim.NewAverage(s, nn.State{{Name: "w", Tensor: w, Parameter: true}, {Name: "seen", Tensor: seen}}, r.Average.Decay)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range r.Average.Steps {
+		torch.NoGrad(func() { w.AddInPlace(torch.From(s, r.Gradients[0][i])); seen.AddScalarInPlace(1) })
+		if err := a.Update(); err != nil {
+			t.Fatal(err)
+		}
+		got := append(values(t, a.State()[0]), values(t, a.State()[1])...)
+		for j := range want {
+			if math.Abs(got[j]-want[j]) > 1e-12 {
+				t.Errorf("step %d, element %d: %.15g, PyTorch %.15g", i, j, got[j], want[j])
+			}
+		}
+	}
+}
+
+// Steps of a loss that overflows now and then, against GradScaler: which are
+// left out, the scale after each, the weight.
+func TestScalerEqualsPyTorch(t *testing.T) {
+	r := load(t)
+	s := torch.NewScope()
+	defer s.Close()
+	w := torch.From(s, []float32{1}).RequireGrad(true)
+	scaler := optim.NewScaler(s)
+	o := build(t, s, "sgd", []optim.Group{{Params: nn.State{{Name: "w", Tensor: w, Parameter: true}}, LR: 10 * 0x1p-12}}) // times 0.1
+	seen := r.Scaler.Seen
+	for i := range r.Scaler.Steps {
+		slope := 3.0
+		if slices.Contains(r.Scaler.Overflows, i) {
+			slope = math.Inf(1)
+		}
+		step := s.Child()
+		if err := o.ZeroGrad(); err != nil {
+			t.Fatal(err)
+		}
+		if err := scaler.Scale(w.Alias(step).MulScalar(slope).Sum()).Backward(); err != nil {
+			t.Fatal(err)
+		}
+		finite, err := scaler.Unscale(o.Params())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if finite {
+			if err := o.Step(1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		step.Close()
+		if len(seen) == 0 || int(seen[0][0]) != i {
+			continue
+		}
+		scale, weight := values(t, scaler.State()[0])[0], values(t, nn.Named{Tensor: w})[0]
+		if scale != seen[0][1] || math.Abs(weight-seen[0][2]) > 1e-5 {
+			t.Fatalf("step %d: scale %g, weight %.9g; PyTorch %g, %.9g", i, scale, weight, seen[0][1], seen[0][2])
+		}
+		seen = seen[1:]
+	}
+	if len(seen) > 0 {
+		t.Errorf("%d steps of the reference were not compared", len(seen))
 	}
 }
 
