@@ -2,6 +2,8 @@ package backbones_test
 
 import (
 	"fmt"
+	"os"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -57,25 +59,61 @@ func (s setting) autocast(f func()) {
 	torch.Autocast(torch.CPU, s.dtype, f)
 }
 
-// measure times f after one call of it, on the clock and in processor time,
-// which other work on the machine disturbs less (with OMP_NUM_THREADS=1
-// hardly). The memory is the process's largest: run one benchmark for it.
-func measure(b *testing.B, f func()) {
-	f()
-	before, _ := usage(b)
-	for b.Loop() {
-		f()
+// init keeps the main goroutine, and so TestMain, on the first thread, as the
+// program does: cmd/roadmap/main.go says why.
+func init() { runtime.LockOSThread() }
+
+// first takes work for the first thread.
+var first = make(chan func())
+
+// TestMain does what first brings while the tests run.
+func TestMain(m *testing.M) {
+	ended := make(chan int)
+	go func() { ended <- m.Run() }()
+	for {
+		select {
+		case work := <-first:
+			work()
+		case code := <-ended:
+			os.Exit(code)
+		}
 	}
-	after, peak := usage(b)
+}
+
+// measure times f, on the first thread, after one call of it: on the clock and
+// in processor time, which other work on the machine disturbs less (with
+// OMP_NUM_THREADS=1 hardly). The memory is the process's largest: run one
+// benchmark for it.
+func measure(b *testing.B, f func() error) {
+	var err error
+	var before, after, peak int64
+	done := make(chan struct{})
+	first <- func() {
+		defer close(done)
+		if err = f(); err != nil {
+			return
+		}
+		before, _ = usage()
+		for b.Loop() {
+			if err = f(); err != nil {
+				return
+			}
+		}
+		after, peak = usage()
+	}
+	<-done
+	if err != nil {
+		b.Fatal(err)
+	}
 	b.ReportMetric(float64(after-before)/float64(b.N), "cpu-ns/op")
 	b.ReportMetric(float64(peak)/1e6, "peak-MB")
 }
 
 // usage is processor time in nanoseconds and the largest memory so far in bytes.
-func usage(b *testing.B) (processor, peak int64) {
+func usage() (processor, peak int64) {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
+		panic(err) // this process's own usage is always there
 	}
 	return u.Utime.Nano() + u.Stime.Nano(), u.Maxrss * 1024
 }
@@ -107,22 +145,19 @@ func BenchmarkStep(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			step := func() {
+			measure(b, func() error {
 				s := root.Child()
 				defer s.Close()
 				var y *torch.Tensor
 				set.autocast(func() { y = model.Forward(x.Alias(s), true) })
 				if err := optimizer.ZeroGrad(); err != nil {
-					b.Fatal(err)
+					return err
 				}
 				if err := y.MatMul(y.T()).Square().Mean().Backward(); err != nil {
-					b.Fatal(err)
+					return err
 				}
-				if err := optimizer.Step(1); err != nil {
-					b.Fatal(err)
-				}
-			}
-			measure(b, step)
+				return optimizer.Step(1)
+			})
 		})
 	}
 }
@@ -144,14 +179,12 @@ func BenchmarkEmbed(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			run := func() {
+			measure(b, func() error {
 				s := root.Child()
 				defer s.Close()
-				if _, err := e.Forward(x.Alias(s)).Float32s(); err != nil {
-					b.Fatal(err)
-				}
-			}
-			measure(b, run)
+				_, err := e.Forward(x.Alias(s)).Float32s()
+				return err
+			})
 		})
 	}
 }
