@@ -5,6 +5,7 @@ import (
 
 	"roadmap/pkg/fault"
 	"roadmap/pkg/nn"
+	"roadmap/pkg/tensorio"
 	"roadmap/pkg/torch"
 )
 
@@ -60,6 +61,9 @@ func (c *TorchScript) Build(s *torch.Scope, device torch.Device, seed uint64) (*
 	}
 	if c.File == "" {
 		return nil, fault.Inputf("file: name the TorchScript module to use")
+	}
+	if err := tensorio.CheckScript(c.File); err != nil {
+		return nil, err
 	}
 	module, err := torch.LoadScript(s, c.File, device)
 	if err != nil {

@@ -122,7 +122,7 @@ func (m *Model) rename(entries []tensorio.Entry, w Weights, loaded *Loaded) (*re
 	})
 	loaded.Prefix = commonPrefix(entries)
 	toOurs := m.names.ours(entries, loaded.Prefix)
-	source := &renamed{model: m, entries: map[string]tensorio.Entry{}, loaded: loaded}
+	source := &renamed{model: m, state: m.State(), entries: map[string]tensorio.Entry{}, loaded: loaded}
 	for _, e := range entries {
 		name := toOurs(strings.TrimPrefix(e.Name, loaded.Prefix))
 		switch {
@@ -226,6 +226,7 @@ func (m *Model) hint(miss *nn.MismatchError) string {
 // renamed is a file's tensors under the network's names.
 type renamed struct {
 	model     *Model
+	state     nn.State // of the network
 	order     []string
 	entries   map[string]tensorio.Entry
 	loaded    *Loaded
@@ -235,14 +236,26 @@ type renamed struct {
 // Names lists the tensors in the file's order.
 func (r *renamed) Names() []string { return r.order }
 
-// Tensor reads one, position embeddings brought to the network's grid.
+// maxPositions bounds the position embeddings that are resampled: a grid of
+// 256x256 places, for images of 4,096 pixels.
+const maxPositions = 1<<16 + 2
+
+// Tensor reads one, position embeddings brought to the network's grid. Of one
+// that cannot fit only type and shape are given, for Load to refuse: a hostile
+// file may let it repeat into more than it holds.
 func (r *renamed) Tensor(name string) (tensorio.Tensor, error) {
 	e := r.entries[name]
+	want := r.shape(name)
+	positions := name != "" && name == r.model.names.positions && len(e.Shape) == 3 && len(want) == 3 &&
+		e.Shape[0] == 1 && e.Shape[1] <= maxPositions && e.Shape[2] == want[2]
+	if !positions && !slices.Equal(e.Shape, want) {
+		return tensorio.Tensor{DType: e.DType, Shape: e.Shape}, nil
+	}
 	t, err := e.Read()
 	if err != nil {
 		return t, fault.Inputf("tensor %q: %w", e.Name, err)
 	}
-	if name == "" || name != r.model.names.positions {
+	if !positions {
 		return t, nil
 	}
 	t, err = r.positions(t)
@@ -257,7 +270,7 @@ func (r *renamed) Tensor(name string) (tensorio.Tensor, error) {
 // does not look like position embeddings of this network is returned as it is,
 // for Load to refuse.
 func (r *renamed) positions(t tensorio.Tensor) (tensorio.Tensor, error) {
-	if len(t.Shape) != 3 || t.Shape[0] != 1 || !t.DType.IsFloat() {
+	if !t.DType.IsFloat() {
 		return t, nil
 	}
 	prefix, dropped := r.model.names.tokens, int64(0)
@@ -272,7 +285,7 @@ func (r *renamed) positions(t tensorio.Tensor) (tensorio.Tensor, error) {
 		x := nn.FromStored(s, t)
 		places := x.Size(1) - prefix - dropped
 		from, notSquare := squareGrid(places)
-		to, _ := squareGrid(r.want() - prefix)
+		to, _ := squareGrid(int64(r.shape(r.model.names.positions)[1]) - prefix)
 		if notSquare != nil || from == to && dropped == 0 {
 			return
 		}
@@ -291,14 +304,17 @@ func (r *renamed) positions(t tensorio.Tensor) (tensorio.Tensor, error) {
 	return t, err
 }
 
-// want is the number of position embeddings that the network has.
-func (r *renamed) want() int64 {
-	for _, n := range r.model.params.State() {
-		if n.Name == r.model.names.positions {
-			return n.Tensor.Size(1)
-		}
+// shape is that of the network's tensor; nil if it has none of that name.
+func (r *renamed) shape(name string) []int {
+	i := slices.IndexFunc(r.state, func(n nn.Named) bool { return n.Name == name })
+	if i < 0 {
+		return nil
 	}
-	return 0
+	shape := []int{}
+	for _, size := range r.state[i].Tensor.Shape() {
+		shape = append(shape, int(size))
+	}
+	return shape
 }
 
 // Save writes the network's tensors to path, as .pth (which torch.load reads)

@@ -3,7 +3,9 @@
     python reference.py golden OUT.safetensors      the committed file, golden.safetensors
     python reference.py script OUT.pt               the committed module, script.pt
     python reference.py weights NAME OUT.pth        a state_dict with random values
-    python reference.py cases OUT.safetensors NAME/SIZE/IMAGES/MODE/POOL/LAYER_NORM/DIM/DTYPE...
+    python reference.py module resnet18 HOW OUT.pt  torchvision's network in TorchScript; HOW: script or trace
+    python reference.py cases FOLDER NAME/SIZE/IMAGES/MODE/POOL/LAYER_NORM/DIM/DTYPE...
+                                                    one file a case, 0.safetensors and so on, whole gradients in it
     python reference.py check NAME FILE.pth FILE.safetensors WANT.pth
                                                     what we saved loads with strict=True and is bit-equal
 
@@ -13,9 +15,10 @@ Weights and images are not stored: both sides draw them from the names, by the
 rule in `draw` (in Go: package backbonetest), which is exact in float64. Networks are
 made for images of SIZE pixels and given images of IMAGES pixels. A case holds the embeddings of two images and, for every tensor of the state_dict in
 its order, two numbers: the dot product with a vector drawn from its name, and
-the Euclidean norm; of the gradient for a parameter, of the value after the pass
-for a buffer. The loss is the embeddings' dot product with a drawn vector.
-ResNets run with channels last. In training batch statistics of two
+the Euclidean norm; of the gradient for a parameter that is trained, of the value after the pass
+for the rest. The loss is the embeddings' dot product with a drawn vector.
+MODE is eval, train, or a way to freeze: frozen (the statistics of batch norms, the position embeddings)
+or affine (batch norms altogether). 16 bits are autocast. ResNets run with channels last. In training batch statistics of two
 images magnify the rounding of a different order of summation to 1e-4 of a
 gradient and more: what is committed of that is computed in float64.
 """
@@ -138,7 +141,7 @@ class Net(torch.nn.Module):
             x = F.layer_norm(x, x.shape[-1:])
         if self.dim:
             x = self.head.projection(x)
-        return F.normalize(x)
+        return F.normalize(x.float() if x.dtype.itemsize == 2 else x)
 
     def named(self):
         """(our name, tensor, whether it is a parameter), in state_dict order."""
@@ -147,24 +150,41 @@ class Net(torch.nn.Module):
             yield name.removeprefix("net."), t, name in parameters
 
 
-def case(name, size, images, mode, pool, layer_norm, dim, dtype):
+def case(name, size, images, mode, pool, layer_norm, dim, dtype, whole=False):
     net = Net(name, size, pool, layer_norm, dim)
     with torch.no_grad():
         for ours, t, _ in net.named():
             if t.is_floating_point():
                 t.copy_(torch.from_numpy(np.asarray(value(ours, tuple(t.shape)), dtype=np.float32)))
-    net.to(getattr(torch, dtype)).train(mode == "train")
+    auto = torch.autocast("cpu", dtype=getattr(torch, dtype) if "16" in dtype else torch.bfloat16, enabled="16" in dtype)
+    full = torch.float32 if "16" in dtype else getattr(torch, dtype)
+    net.to(full).train(mode != "eval")
+    if mode in ("frozen", "affine"):
+        freeze(net, mode)
     channels = 1 if name == "convnet" else 3
-    x = torch.from_numpy(draw("images", 2, channels, images, images)).to(getattr(torch, dtype))
+    x = torch.from_numpy(draw("images", 2, channels, images, images)).to(full)
     if name.startswith("resnet"):  # as ours are by default; another order of summation is another rounding
         net, x = net.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
-    y = net(x)
+    with auto:
+        y = net(x)
     (y * torch.from_numpy(draw("loss", *y.shape)).to(y.dtype)).sum().backward()
-    rows = []
+    rows, each = [], {}
     for ours, t, parameter in net.named():
-        v = (t.grad if parameter else t).detach().double().numpy()
+        from_ = (t.grad if parameter and t.requires_grad else t).detach()
+        v = from_.double().numpy()
         rows.append(((v * draw("check." + ours, *v.shape)).sum(), np.sqrt((v * v).sum())))
-    return {"embeddings": y.detach(), "tensors": torch.tensor(rows, dtype=torch.float64)}
+        if whole:
+            each["each/" + ours] = from_.contiguous()
+    return {"embeddings": y.detach(), "tensors": torch.tensor(rows, dtype=torch.float64), **each}
+
+
+def freeze(net, mode):
+    for m in net.modules():
+        if isinstance(m, torch.nn.BatchNorm2d):
+            m.eval()
+            m.requires_grad_(mode == "frozen")
+        elif hasattr(m, "pos_embed"):
+            m.pos_embed.requires_grad_(False)
 
 
 # What is committed: every family, head and mode, on images small enough.
@@ -204,8 +224,12 @@ def main(verb, *args):
     if verb == "golden":
         write(args[0], GOLDEN)
     elif verb == "cases":
-        words = [c.split("/") for c in args[1:]]
-        write(args[0], [(w[0], int(w[1]), int(w[2]), w[3], w[4], int(w[5]), int(w[6]), w[7]) for w in words])
+        for i, c in enumerate(args[1:]):
+            w = c.split("/")
+            save_file(case(w[0], int(w[1]), int(w[2]), w[3], w[4], int(w[5]), int(w[6]), w[7], whole=True), f"{args[0]}/{i}.safetensors")
+    elif verb == "module":
+        model = backbone(args[0], 224).to(memory_format=torch.channels_last)
+        torch.jit.save(torch.jit.script(model) if args[1] == "script" else torch.jit.trace(model.eval(), torch.zeros(2, 3, 224, 224)), args[2])
     elif verb == "script":
         torch.manual_seed(0)
         torch.jit.save(torch.jit.script(Tiny()), args[0])

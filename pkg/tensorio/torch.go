@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,9 +39,10 @@ func isLegacyTorch(data []byte) bool {
 
 // archive is a torch zip file's records by their name below its folder.
 type archive struct {
-	records map[string]record
-	folder  string
-	big     bool // storages are big-endian
+	records  map[string]record
+	folder   string
+	big      bool   // storages are big-endian
+	unpacked uint64 // what the compressed records say they hold
 }
 
 // record is one file of the archive; packed says why it has no bytes.
@@ -90,6 +92,8 @@ func openArchive(data []byte) (*archive, error) {
 			r.begin, r.size = int(offset), int(size)
 			r.bytes = data[r.begin : r.begin+r.size : r.begin+r.size]
 			spans = append(spans, r)
+		} else {
+			a.unpacked = saturate(a.unpacked, f.UncompressedSize64)
 		}
 		a.records[name] = r
 	}
@@ -100,6 +104,14 @@ func openArchive(data []byte) (*archive, error) {
 		}
 	}
 	return a, nil
+}
+
+// saturate is x + y, or the largest number where that overflows.
+func saturate(x, y uint64) uint64 {
+	if x > math.MaxUint64-y {
+		return math.MaxUint64
+	}
+	return x + y
 }
 
 // checkDirectory bounds the zip's directory before it is read into memory.
@@ -120,6 +132,45 @@ func checkDirectory(data []byte) error {
 	}
 	if size > directoryLimit {
 		return fmt.Errorf("the zip's directory of %d bytes is beyond %d; no table of tensors has that many records", size, directoryLimit)
+	}
+	return nil
+}
+
+// scriptLimit bounds what the compressed records of a TorchScript module,
+// its program, may unpack to. The largest programs take a few MiB.
+const scriptLimit = 64 << 20
+
+// CheckScript looks at a file of torch.jit.save before libtorch does, which
+// unpacks whatever the file says: it must be a whole zip file whose compressed
+// records, if any, hold no more than a program, and the objects in it must be
+// those of a module.
+func CheckScript(path string) error {
+	m, err := openMapping(path)
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	if err := checkScript(m.data); err != nil {
+		return fault.Inputf("%s: not a TorchScript module (%w); make one with torch.jit.save(torch.jit.script(network), path)", path, err)
+	}
+	return nil
+}
+
+func checkScript(data []byte) error {
+	if !bytes.HasPrefix(data, zipMagic) {
+		return fmt.Errorf("it begins with %q, a module with %q", clip(string(data[:min(4, len(data))])), zipMagic)
+	}
+	a, err := openArchive(data)
+	if err != nil {
+		return err
+	}
+	if a.unpacked > scriptLimit {
+		return fmt.Errorf("its compressed records unpack to %d bytes, more than %d: no program is that long", a.unpacked, scriptLimit)
+	}
+	for _, name := range []string{"data", "constants"} {
+		if _, err := a.unpickle(name); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -149,14 +200,8 @@ func parseTorch(data []byte) (*File, error) {
 	if order, ok := a.records["byteorder"]; ok && string(order.bytes) == "big" {
 		a.big = true
 	}
-	program, err := a.need("data.pkl")
-	if err != nil {
-		return nil, fmt.Errorf("%w: neither torch.save nor torch.jit.save wrote this zip file", err)
-	}
-	m := &machine{data: program, persistent: a.storage}
-	f.Object, err = m.run()
-	if err != nil {
-		return nil, fmt.Errorf("%s/data.pkl: %w", clip(a.folder), err)
+	if f.Object, err = a.unpickle("data"); err != nil {
+		return nil, err
 	}
 	w := &walk{onPath: map[any]bool{}}
 	if err := w.visit("", f.Object); err != nil {
@@ -164,6 +209,20 @@ func parseTorch(data []byte) (*File, error) {
 	}
 	f.entries = w.found
 	return f, nil
+}
+
+// unpickle reads the record name.pkl, whose storages lie in the folder name.
+func (a *archive) unpickle(name string) (any, error) {
+	program, err := a.need(name + ".pkl")
+	if err != nil {
+		return nil, fmt.Errorf("%w: neither torch.save nor torch.jit.save wrote this zip file", err)
+	}
+	m := &machine{data: program, persistent: func(id any) (any, error) { return a.storage(name, id) }}
+	value, err := m.run()
+	if err != nil {
+		return nil, fmt.Errorf("%s/%s.pkl: %w", clip(a.folder), name, err)
+	}
+	return value, nil
 }
 
 // storage is a persistent id resolved: bytes, and the type of their elements.
@@ -184,7 +243,7 @@ var storageTypes = map[string]DType{
 
 // storage resolves ("storage", torch.FloatStorage, "0", "cpu", 24): the class,
 // the record, the device (of no interest here) and the number of elements.
-func (a *archive) storage(id any) (any, error) {
+func (a *archive) storage(folder string, id any) (any, error) {
 	damaged := errors.New("a storage is named in an unknown way; the file is damaged or of a newer PyTorch")
 	fields, ok := id.(Tuple)
 	if !ok || len(fields) < 5 || fields[0] != "storage" {
@@ -196,7 +255,7 @@ func (a *archive) storage(id any) (any, error) {
 	if !isClass || !isName || !isCount || count < 0 {
 		return nil, damaged
 	}
-	data, err := a.need("data/" + name)
+	data, err := a.need(folder + "/" + name)
 	if err != nil {
 		return nil, err
 	}

@@ -3,8 +3,10 @@ package tensorio
 import (
 	"archive/zip"
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -328,6 +330,84 @@ func TestRepeatedNames(t *testing.T) {
 	program := "}(U\x03a.b" + x + "U\x01a}U\x01b" + x + "su."
 	_, err := parse("a.pth", zipFile(t, records{{"data.pkl", program}, {"data/0", "1"}}))
 	wantInputError(t, err, `two tensors are called "a.b"`)
+}
+
+// zipEntry is a record of its own making: packed by method, or claiming a size.
+type zipEntry struct {
+	name, content string
+	method        uint16
+	claims        uint64 // bytes that it unpacks to; 0: as many as it does
+}
+
+// zipOf packs records after data.pkl and constants.pkl.
+func zipOf(t *testing.T, entries ...zipEntry) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	z := zip.NewWriter(&out)
+	for _, e := range append([]zipEntry{{name: "data.pkl", content: "N."}, {name: "constants.pkl", content: "N."}}, entries...) {
+		h := &zip.FileHeader{Name: "archive/" + e.name, Method: e.method, UncompressedSize64: cmp.Or(e.claims, uint64(len(e.content))), CompressedSize64: uint64(len(e.content))}
+		w, err := z.CreateRaw(h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(e.content)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// libtorch unpacks what a module's file says: before it does, files that unpack
+// to more than a program are refused.
+func TestCheckScript(t *testing.T) {
+	for _, name := range []string{"script.pt", "trace.pt"} {
+		if err := CheckScript(golden(name)); err != nil {
+			t.Error(err)
+		}
+	}
+	packed := func(claims uint64) zipEntry {
+		return zipEntry{name: "code/x.py", content: "x", method: zip.Deflate, claims: claims}
+	}
+	for name, c := range map[string]struct {
+		data []byte
+		part string
+	}{
+		"state_dict":     {readGolden(t, "every.pth"), `record "every/constants.pkl" is missing`},
+		"safetensors":    {readGolden(t, "every.safetensors"), "a module with"},
+		"empty":          {nil, "it begins with \"\""},
+		"cut":            {readGolden(t, "script.pt")[:4000], "cut short"},
+		"one bomb":       {zipOf(t, packed(1<<33)), "unpack to 8589934592 bytes"},
+		"a program":      {zipOf(t, packed(1<<25)), ""},
+		"sum":            {zipOf(t, packed(1<<26), zipEntry{name: "code/y.py", content: "x", method: zip.Deflate, claims: 1}), "unpack to 67108865 bytes"},
+		"sum overflows":  {zipOf(t, packed(math.MaxUint64), zipEntry{name: "code/y.py", content: "x", method: zip.Deflate, claims: 2}), "unpack to 18446744073709551615 bytes"},
+		"packed tensors": {zipOf(t, zipEntry{name: "data/0", content: "x", method: zip.Deflate, claims: 1 << 30}), "unpack to"},
+		"harmful":        {zipFile(t, records{{"data.pkl", "cos\nsystem\n(S'harm'\ntR."}, {"constants.pkl", "N."}}), "wants os.system called"},
+	} {
+		err := CheckScript(write(t, "m.pt", c.data))
+		if c.part == "" {
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		wantInputError(t, err, "m.pt: not a TorchScript module", c.part, "torch.jit.save")
+	}
+}
+
+// A tensor that was saved on a GPU is read like any other: where it lay then
+// decides nothing here.
+func TestSavedOnGPU(t *testing.T) {
+	program := strings.Replace(rebuild("ByteStorage", "K\x03", "K\x00", "K\x03\x85", "K\x01\x85"), "U\x03cpu", "U\x06cuda:1", 1)
+	f, err := parse("a.pth", zipFile(t, records{{"data.pkl", program}, {"data/0", "abc"}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x, err := f.Tensor(Single); err != nil || string(x.Data) != "abc" {
+		t.Errorf("%q, %v", x.Data, err)
+	}
 }
 
 func FuzzTorch(f *testing.F) {
