@@ -31,24 +31,24 @@ func (s setting) String() string {
 	return fmt.Sprintf("%s/%d/%d/%s/%s", s.name, s.batch, s.size, s.dtype, layout)
 }
 
-func (s setting) build(b *testing.B, root *torch.Scope) (*backbones.Model, *torch.Tensor) {
+func (s setting) build(root *torch.Scope) (*backbones.Model, *torch.Tensor, error) {
 	options := []string{fmt.Sprint("size=", s.size), "dim=64"}
 	if !strings.Contains(s.name, "deit") {
 		options = append(options, fmt.Sprint("channels_last=", s.channelsLast))
 	}
 	section, err := config.Assign(s.name, options...)
 	if err != nil {
-		b.Fatal(err)
+		return nil, nil, err
 	}
 	backbone, err := config.Build(backbones.Registry, section)
 	if err != nil {
-		b.Fatal(err)
+		return nil, nil, err
 	}
 	model, err := backbone.Build(root, torch.CPU, 0)
 	if err != nil {
-		b.Fatal(err)
+		return nil, nil, err
 	}
-	return model, backbonetest.Tensor(root, torch.CPU, "images", s.batch, int64(model.Input().Channels), s.size, s.size)
+	return model, backbonetest.Tensor(root, torch.CPU, "images", s.batch, int64(model.Input().Channels), s.size, s.size), nil
 }
 
 func (s setting) autocast(f func()) {
@@ -80,33 +80,40 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// measure times f, on the first thread, after one call of it: on the clock and
-// in processor time, which other work on the machine disturbs less (with
-// OMP_NUM_THREADS=1 hardly). The memory is the process's largest: run one
-// benchmark for it.
-func measure(b *testing.B, f func() error) {
-	var err error
-	var before, after, peak int64
-	done := make(chan struct{})
-	first <- func() {
-		defer close(done)
-		if err = f(); err != nil {
-			return
+// run runs a benchmark on the first thread, all of it: libtorch's workers belong
+// to the thread that calls, and two sets of them would not let each other spin.
+func (s setting) run(b *testing.B, f func(b *testing.B, root *torch.Scope) error) {
+	b.Run(s.String(), func(b *testing.B) {
+		done := make(chan error)
+		first <- func() {
+			root := torch.NewScope()
+			defer root.Close()
+			err := f(b, root)
+			go func() { done <- err }()
 		}
-		before, _ = usage()
-		for b.Loop() {
-			if err = f(); err != nil {
-				return
-			}
+		if err := <-done; err != nil {
+			b.Fatal(err)
 		}
-		after, peak = usage()
+	})
+}
+
+// measure times f after one call of it: on the clock and in processor time,
+// which other work on the machine disturbs less (with OMP_NUM_THREADS=1
+// hardly). The memory is the process's largest: run one benchmark for it.
+func measure(b *testing.B, f func() error) error {
+	if err := f(); err != nil {
+		return err
 	}
-	<-done
-	if err != nil {
-		b.Fatal(err)
+	before, _ := usage()
+	for b.Loop() {
+		if err := f(); err != nil {
+			return err
+		}
 	}
+	after, peak := usage()
 	b.ReportMetric(float64(after-before)/float64(b.N), "cpu-ns/op")
 	b.ReportMetric(float64(peak)/1e6, "peak-MB")
+	return nil
 }
 
 // usage is processor time in nanoseconds and the largest memory so far in bytes.
@@ -133,19 +140,20 @@ func BenchmarkStep(b *testing.B) {
 		{"deit_small_patch16_224", 32, 224, torch.Float32, false},
 		{"deit_small_patch16_224", 32, 224, torch.BFloat16, false},
 	} {
-		b.Run(set.String(), func(b *testing.B) {
-			root := torch.NewScope()
-			defer root.Close()
-			model, x := set.build(b, root)
+		set.run(b, func(b *testing.B, root *torch.Scope) error {
+			model, x, err := set.build(root)
+			if err != nil {
+				return err
+			}
 			adam, err := optim.Registry.Make("adam")
 			if err != nil {
-				b.Fatal(err)
+				return err
 			}
 			optimizer, err := adam.New(root, []optim.Group{{Params: model.Parameters(), LR: 1, Decay: 1}})
 			if err != nil {
-				b.Fatal(err)
+				return err
 			}
-			measure(b, func() error {
+			return measure(b, func() error {
 				s := root.Child()
 				defer s.Close()
 				var y *torch.Tensor
@@ -171,15 +179,16 @@ func BenchmarkEmbed(b *testing.B) {
 		{"deit_small_patch16_224", 64, 224, torch.Float32, false},
 		{"deit_small_patch16_224", 64, 224, torch.BFloat16, false},
 	} {
-		b.Run(set.String(), func(b *testing.B) {
-			root := torch.NewScope()
-			defer root.Close()
-			model, x := set.build(b, root)
+		set.run(b, func(b *testing.B, root *torch.Scope) error {
+			model, x, err := set.build(root)
+			if err != nil {
+				return err
+			}
 			e, err := model.Embedder(root, set.dtype)
 			if err != nil {
-				b.Fatal(err)
+				return err
 			}
-			measure(b, func() error {
+			return measure(b, func() error {
 				s := root.Child()
 				defer s.Close()
 				_, err := e.Forward(x.Alias(s)).Float32s()
