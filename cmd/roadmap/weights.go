@@ -172,6 +172,9 @@ func renameTensors(c *cli.Context, path string, result *converted) ([]tensorio.N
 	if err != nil {
 		return nil, err
 	}
+	if err := bounded(file, entries); err != nil {
+		return nil, err
+	}
 	unused := slices.Clone(c.StringSlice("drop"))
 	var tensors []tensorio.Named
 	for _, e := range entries {
@@ -195,6 +198,20 @@ func renameTensors(c *cli.Context, path string, result *converted) ([]tensorio.N
 		return nil, fault.Inputf("%s: --drop %s: there is no such tensor", path, unused[0])
 	}
 	return tensors, nil
+}
+
+// bounded refuses a file whose tensors repeat each other's storage until they
+// need far more memory than the file has bytes. A few that share one, such as
+// tied weights, are usual.
+func bounded(file *tensorio.File, entries []tensorio.Entry) error {
+	const times, spare = 4, 256 << 20
+	total := 0
+	for _, e := range entries {
+		if total += e.Bytes(); total > times*file.Size()+spare {
+			return fault.Inputf("%s: its tensors share storage: %d bytes in the file would become more than %d; save those you need with .clone()", file.Path, file.Size(), total)
+		}
+	}
+	return nil
 }
 
 // fitTensors loads a file into the network that --model names and returns the

@@ -1,7 +1,11 @@
 package main
 
 import (
+	"archive/zip"
+	"bytes"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -93,6 +97,39 @@ func TestWeightsConvert(t *testing.T) {
 	}
 }
 
+// repeating is a .pth of 100 tensors that each repeat one float32 sixteen
+// million times: 6.4 GB of elements in a few kilobytes.
+func repeating(t *testing.T) string {
+	t.Helper()
+	var program bytes.Buffer
+	program.WriteString("\x80\x02}(")
+	for i := range 100 {
+		fmt.Fprintf(&program, "U\x03t%02dctorch._utils\n_rebuild_tensor_v2\n((U\x07storagectorch\nFloatStorage\nU\x010U\x03cpuK\x01tQK\x00"+
+			"J\x00\x00\xf4\x00\x85K\x00\x85\x89}tR", i)
+	}
+	program.WriteString("u.")
+	path := filepath.Join(t.TempDir(), "repeating.pth")
+	out, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	z := zip.NewWriter(out)
+	for name, content := range map[string]string{"data.pkl": program.String(), "data/0": "\x00\x00\x80\x3f"} {
+		w, err := z.CreateHeader(&zip.FileHeader{Name: "archive/" + name, Method: zip.Store})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(content)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 func TestWeightsRefusals(t *testing.T) {
 	path := weightsFile(t)
 	dir := t.TempDir()
@@ -108,6 +145,7 @@ func TestWeightsRefusals(t *testing.T) {
 		{[]string{"inspect", filepath.Join(dir, "none.pth")}, "no such file"},
 		{[]string{"inspect", taken}, "taken.pth"},
 		{[]string{"convert", path, taken}, "taken.pth"},
+		{[]string{"convert", repeating(t), out}, "its tensors share storage"},
 		{[]string{"convert", path, filepath.Join(dir, "out.bin")}, ".safetensors"},
 		{[]string{"convert", path, out, "--strip", "net."}, "does not begin with it"},
 		{[]string{"convert", path, out, "--drop", "nothing"}, "no such tensor"},
@@ -124,4 +162,55 @@ func TestWeightsRefusals(t *testing.T) {
 	if _, err := os.Stat(out); !os.IsNotExist(err) {
 		t.Error("a refused conversion left a file")
 	}
+}
+
+// TestWeightsConformance converts a state_dict that torchvision's ResNet-18
+// saved, classifier included, to every format and back: PyTorch loads each with
+// strict=True and finds every tensor bit-equal.
+func TestWeightsConformance(t *testing.T) {
+	interpreter := os.Getenv("ROADMAP_PYTHON")
+	if interpreter == "" {
+		t.Skip("ROADMAP_PYTHON names no Python with torchvision; make conformance does")
+	}
+	dir := t.TempDir()
+	python := func(program string, files ...string) {
+		t.Helper()
+		cmd := exec.Command(interpreter, append([]string{"-c", program}, files...)...)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	python(`
+import torch, torchvision
+torch.manual_seed(0)
+net = torchvision.models.resnet18()
+with torch.no_grad():
+    for t in net.state_dict().values():
+        t.normal_() if t.is_floating_point() else t.fill_(3)
+torch.save({"epoch": 1, "state_dict": {"module." + k: v for k, v in net.state_dict().items()}}, "theirs.pth")
+`)
+	at := func(name string) string { return filepath.Join(dir, name) }
+	for _, words := range [][]string{
+		{at("theirs.pth"), at("all.safetensors"), "--strip", "module."},
+		{at("all.safetensors"), at("all.pth")},
+		{at("theirs.pth"), at("trunk.pth"), "--model", "resnet18"},
+		{at("theirs.pth"), at("trunk.safetensors"), "--model", "resnet18"},
+	} {
+		if _, stderr, code := roadmap(t, append([]string{"weights", "convert"}, words...)...); code != codeDone {
+			t.Fatalf("%v: code %d, %s", words, code, stderr)
+		}
+	}
+	python(`
+import sys, torch, torchvision
+from safetensors.torch import load_file
+want = {k.removeprefix("module."): v for k, v in torch.load("theirs.pth")["state_dict"].items()}
+for name in sys.argv[1:]:
+    net = torchvision.models.resnet18()
+    if name.startswith("trunk"):
+        net.fc = torch.nn.Identity()
+    net.load_state_dict(load_file(name) if name.endswith(".safetensors") else torch.load(name), strict=True)
+    for k, v in net.state_dict().items():
+        assert v.dtype == want[k].dtype and torch.equal(v, want[k]), (name, k)
+`, "all.safetensors", "all.pth", "trunk.pth", "trunk.safetensors")
 }

@@ -125,6 +125,14 @@ func (f *File) Close() error {
 	return m.close()
 }
 
+// Size is the file's length in bytes.
+func (f *File) Size() int {
+	if f.mapping == nil {
+		return 0
+	}
+	return len(f.mapping.data)
+}
+
 // Entries lists the tensors in the file's order. The slice is the caller's.
 func (f *File) Entries() []Entry { return slices.Clone(f.entries) }
 
