@@ -69,6 +69,8 @@ type network struct {
 	device  torch.Device
 	dataset *data.Dataset
 	images  *embed.Embedder
+
+	deviation *embed.Deviation // of 16 bits from float32, once it is known
 }
 
 func (n *network) close() {
@@ -121,6 +123,7 @@ func openNetwork(c *cli.Context, precision string) (opened *network, err error) 
 	}
 	bar := newProgress(c, "embed", "images", n.dataset.Len())
 	n.images, err = embed.New(n.dataset, *choice.transform, embed.Options{Batch: c.Int("batch"), Workers: c.Int("workers"), Precision: dtype,
+		Deviation: func(d embed.Deviation) { n.deviation = &d },
 		Progress: func(done int) {
 			if bar.set(done, ""); done == n.dataset.Len() {
 				bar.finish()
@@ -237,6 +240,8 @@ type embedded struct {
 	Images  int     `json:"images"`
 	Dim     int     `json:"dim"`
 	Seconds float64 `json:"seconds"`
+
+	Deviation *embed.Deviation `json:"deviation,omitempty"` // in 16 bits
 }
 
 func embedAction(c *cli.Context) error {
@@ -267,9 +272,12 @@ func embedAction(c *cli.Context) error {
 	if err := writeList(list, n.dataset, c.Bool("force")); err != nil {
 		return err
 	}
-	result := embedded{Out: out, List: list, Images: n.dataset.Len(), Dim: n.model.Dim(), Seconds: time.Since(begin).Seconds()}
+	result := embedded{Out: out, List: list, Images: n.dataset.Len(), Dim: n.model.Dim(), Seconds: time.Since(begin).Seconds(), Deviation: n.deviation}
 	return answer(c, result, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "%s: %d embeddings of %d dimensions; %s: their labels\n", out, result.Images, result.Dim, list)
+		if _, err := fmt.Fprintf(w, "%s: %d embeddings of %d dimensions; %s: their labels\n", out, result.Images, result.Dim, list); err != nil || n.deviation == nil {
+			return err
+		}
+		_, err := fmt.Fprintf(w, "cosine to float32, over the first %d: %.6f in the mean, %.6f at least\n", n.deviation.Images, n.deviation.Mean, n.deviation.Least)
 		return err
 	})
 }

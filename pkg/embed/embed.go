@@ -4,6 +4,7 @@ package embed
 import (
 	"context"
 	"fmt"
+	"math"
 	"runtime"
 
 	"roadmap/backbones"
@@ -20,6 +21,18 @@ type Options struct {
 	CacheBytes int64       // memory for decoded images, when the dataset is embedded more than once
 	Precision  torch.DType // Float32, BFloat16 or Float16, of the network; embeddings are float32
 	Progress   func(done int)
+
+	// Deviation, if given, is called once by a network of 16 bits: with how its
+	// first batch differs from what float32 makes of it.
+	Deviation func(Deviation)
+}
+
+// Deviation is the cosine between the embeddings of the same images in 16 bits
+// and in float32: 1 is the same direction.
+type Deviation struct {
+	Images int     `json:"images"`
+	Least  float64 `json:"least"`
+	Mean   float64 `json:"mean"`
 }
 
 // Embedder embeds one dataset, as often as wanted.
@@ -83,6 +96,11 @@ func (e *Embedder) Run(ctx context.Context, m *backbones.Model, device torch.Dev
 		if err := forward(network, batch, device, rows); err != nil {
 			return fmt.Errorf("embed %s, images %d to %d: %w", e.dataset.Name, done, done+len(batch.Items)-1, err)
 		}
+		if done == 0 && e.options.Deviation != nil && e.options.Precision != torch.Float32 {
+			if err := e.compare(m, batch, device, rows); err != nil {
+				return err
+			}
+		}
 		if err := sink(rows); err != nil {
 			return err
 		}
@@ -90,6 +108,37 @@ func (e *Embedder) Run(ctx context.Context, m *backbones.Model, device torch.Dev
 		e.options.Progress(done)
 	}
 	return nil
+}
+
+// compare embeds a batch in float32 too, and reports how rows deviate.
+func (e *Embedder) compare(m *backbones.Model, batch *data.Batch, device torch.Device, rows []float32) error {
+	scope := torch.NewScope()
+	defer scope.Close()
+	network, err := m.Embedder(scope, torch.Float32)
+	if err != nil {
+		return err
+	}
+	exact := make([]float32, len(rows))
+	if err := forward(network, batch, device, exact); err != nil {
+		return fmt.Errorf("embed %s in float32, to compare: %w", e.dataset.Name, err)
+	}
+	e.options.Deviation(deviation(rows, exact, m.Dim()))
+	return nil
+}
+
+// deviation compares embeddings row by row.
+func deviation(rows, exact []float32, dim int) Deviation {
+	d := Deviation{Images: len(rows) / dim, Least: 1}
+	for i := 0; i < len(rows); i += dim {
+		var dot, a, b float64
+		for j := i; j < i+dim; j++ {
+			x, y := float64(rows[j]), float64(exact[j])
+			dot, a, b = dot+x*y, a+x*x, b+y*y
+		}
+		cosine := dot / math.Sqrt(a*b)
+		d.Least, d.Mean = min(d.Least, cosine), d.Mean+cosine/float64(d.Images)
+	}
+	return d
 }
 
 // All is Run into memory: [n, m.Dim()] float32 for the whole dataset.
