@@ -3,10 +3,10 @@ package sampler_test
 import (
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"roadmap/pkg/fault"
+	"roadmap/pkg/fault/faulttest"
 	"roadmap/sampler"
 	"roadmap/sampler/samplertest"
 )
@@ -42,7 +42,7 @@ func TestNewGivesDefaultsThatAreValid(t *testing.T) {
 		}
 	}
 	_, err := sampler.New("balancd")
-	refused(t, err, `unknown sampler "balancd"`, `"balanced"`)
+	faulttest.Refused(t, err, `unknown sampler "balancd"`, `"balanced"`)
 }
 
 // The whole of a small epoch, written out: 2 classes a batch and 2 images each
@@ -310,24 +310,8 @@ func TestRefusals(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := c.s.Plan(c.labels, 0)
-			refused(t, err, c.says...)
+			faulttest.Refused(t, err, c.says...)
 		})
-	}
-}
-
-// refused wants a one-line error of the input that contains all of says.
-func refused(t *testing.T, err error, says ...string) {
-	t.Helper()
-	if !fault.IsInput(err) {
-		t.Fatalf("%v is not an error of the input", err)
-	}
-	if strings.Contains(err.Error(), "\n") {
-		t.Errorf("more than one line: %q", err)
-	}
-	for _, part := range says {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%q does not say %q", err, part)
-		}
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"roadmap/pkg/fault/faulttest"
 )
 
 func TestFind(t *testing.T) {
@@ -43,7 +45,7 @@ func TestFind(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Find("./glyphs", "")
-	refused(t, err, "no image under ./glyphs")
+	faulttest.Refused(t, err, "no image under ./glyphs")
 }
 
 func TestFindRefusals(t *testing.T) {
@@ -63,7 +65,7 @@ func TestFindRefusals(t *testing.T) {
 	}
 	for _, c := range cases {
 		_, err := Find(c.spec, c.root)
-		t.Run(c.spec, func(t *testing.T) { refused(t, err, c.says...) })
+		t.Run(c.spec, func(t *testing.T) { faulttest.Refused(t, err, c.says...) })
 	}
 }
 
@@ -81,8 +83,8 @@ func TestCollections(t *testing.T) {
 			t.Errorf("%s: the defaults are refused: %v", name, err)
 		}
 		_, err = c.Open("validation")
-		refused(t, err, name+`: unknown split "validation"`, "train, test, all")
+		faulttest.Refused(t, err, name+`: unknown split "validation"`, "train, test, all")
 	}
 	_, err := New("omniglott")
-	refused(t, err, `unknown dataset "omniglott"`, `"omniglot"`)
+	faulttest.Refused(t, err, `unknown dataset "omniglott"`, `"omniglot"`)
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"roadmap/pkg/data/datatest"
+	"roadmap/pkg/fault/faulttest"
 )
 
 func TestFolderByHand(t *testing.T) {
@@ -75,7 +76,7 @@ func TestFolderDividesClasses(t *testing.T) {
 		}
 	}
 	_, err := (&Folder{Root: root, TrainShare: 1, OnError: Fail}).Open(Test)
-	refused(t, err, "split test has no image (of 8 in all)")
+	faulttest.Refused(t, err, "split test has no image (of 8 in all)")
 }
 
 // 0.29 · 100 is 28.999999999999996 in binary; it is 29 classes all the same.
@@ -130,7 +131,7 @@ func TestFolderNested(t *testing.T) {
 		t.Errorf("levels %+v", levels)
 	}
 	_, err := (&Folder{Root: root, OnError: Fail}).Open(All)
-	refused(t, err, "birds", "holds folders and no image", "nested=true")
+	faulttest.Refused(t, err, "birds", "holds folders and no image", "nested=true")
 }
 
 // An archive is the folder it was packed from, entry by entry, at any
@@ -217,7 +218,7 @@ func TestFolderRefusals(t *testing.T) {
 				c.folder.OnError = Fail
 			}
 			_, err := c.folder.Open(c.split)
-			refused(t, err, c.says...)
+			faulttest.Refused(t, err, c.says...)
 		})
 	}
 }
@@ -256,7 +257,7 @@ func TestBrokenImageNamesItsPath(t *testing.T) {
 			for _, root := range []string{write(t, files), archive} {
 				d := open(t, &Folder{Root: root, OnError: Fail}, All)
 				_, err := d.Items[0].Image()
-				refused(t, err, d.Items[0].Path, name, "broken image", b.says, "replace or remove it", "on_error=skip")
+				faulttest.Refused(t, err, d.Items[0].Path, name, "broken image", b.says, "replace or remove it", "on_error=skip")
 				if strings.Count(err.Error(), d.Items[0].Path) != 1 {
 					t.Errorf("%q names the file more than once", err)
 				}
@@ -272,7 +273,7 @@ func TestVanishedImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := d.Items[0].Image()
-	refused(t, err, d.Items[0].Path, "no such file")
+	faulttest.Refused(t, err, d.Items[0].Path, "no such file")
 }
 
 // skip leaves broken images out, keeps the ids of the others, drops classes of
@@ -299,7 +300,7 @@ func TestSkip(t *testing.T) {
 		}
 	}
 	_, err := (&Folder{Root: write(t, map[string][]byte{"a/1.png": nil}), OnError: Skip}).Open(All)
-	refused(t, err, "all 1 images", "broken", "1.png", "empty")
+	faulttest.Refused(t, err, "all 1 images", "broken", "1.png", "empty")
 }
 
 func TestVerify(t *testing.T) {

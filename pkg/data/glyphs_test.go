@@ -11,6 +11,8 @@ import (
 	"unicode"
 
 	"golang.org/x/image/font/sfnt"
+
+	"roadmap/pkg/fault/faulttest"
 )
 
 func glyphs(t *testing.T) *Glyphs {
@@ -277,7 +279,7 @@ func TestGlyphsRefusals(t *testing.T) {
 			g := good
 			c.change(&g)
 			_, err := g.Open(All)
-			refused(t, err, c.says)
+			faulttest.Refused(t, err, c.says)
 		})
 	}
 }

@@ -10,10 +10,7 @@ import (
 	"image/png"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
-
-	"roadmap/pkg/fault"
 )
 
 // open opens a split that must open, and closes it after the test.
@@ -29,22 +26,6 @@ func open(t *testing.T, c Collection, split string) *Dataset {
 		}
 	})
 	return d
-}
-
-// refused wants a one-line error of the input that contains all of says.
-func refused(t *testing.T, err error, says ...string) {
-	t.Helper()
-	if !fault.IsInput(err) {
-		t.Fatalf("%v is not an error of the input", err)
-	}
-	if strings.Contains(err.Error(), "\n") {
-		t.Errorf("more than one line: %q", err)
-	}
-	for _, part := range says {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%q does not say %q", err, part)
-		}
-	}
 }
 
 // checkSplits holds the splits of a collection against each other: train and

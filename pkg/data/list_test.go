@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"roadmap/pkg/data/datatest"
+	"roadmap/pkg/fault/faulttest"
 )
 
 func TestListByHand(t *testing.T) {
@@ -58,7 +59,7 @@ func TestListOfMissingImages(t *testing.T) {
 	l := &List{Train: filepath.Join(root, "l.csv"), OnError: Fail}
 	d := open(t, l, Train)
 	_, err := d.Items[0].Image()
-	refused(t, err, filepath.Join(root, "a.png"), "no such file")
+	faulttest.Refused(t, err, filepath.Join(root, "a.png"), "no such file")
 	l.OnError = Skip
 	if d := open(t, l, Train); d.Len() != 1 || len(d.Skipped) != 1 || d.Items[0].ID != 1 {
 		t.Errorf("%d images, skipped %v", d.Len(), d.Skipped)
@@ -87,15 +88,15 @@ func TestListRefusals(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			name := filepath.Join(write(t, map[string][]byte{"l.csv": []byte(c.content)}), "l.csv")
 			_, err := (&List{Train: name, OnError: Fail}).Open(Train)
-			refused(t, err, append(c.says, name)...)
+			faulttest.Refused(t, err, append(c.says, name)...)
 		})
 	}
 	_, err := (&List{OnError: Fail}).Open(All)
-	refused(t, err, "no file is given", "path,label")
+	faulttest.Refused(t, err, "no file is given", "path,label")
 	_, err = (&List{Test: "x.csv", OnError: Fail}).Open(Train)
-	refused(t, err, "no file is given for split train")
+	faulttest.Refused(t, err, "no file is given for split train")
 	_, err = (&List{Train: filepath.Join(t.TempDir(), "gone.csv"), OnError: Fail}).Open(Train)
-	refused(t, err, "gone.csv", "no such file")
+	faulttest.Refused(t, err, "gone.csv", "no such file")
 }
 
 // Any bytes are read or refused, never a crash; what is read has a path and a

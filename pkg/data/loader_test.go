@@ -14,6 +14,7 @@ import (
 
 	"roadmap/pkg/data/datatest"
 	"roadmap/pkg/fault"
+	"roadmap/pkg/fault/faulttest"
 )
 
 // numbered is a dataset without files: image i is 4 × 4 pixels of value i.
@@ -277,7 +278,7 @@ func TestLoaderErrors(t *testing.T) {
 				t.Error("a batch comes with the error")
 			}
 		}
-		refused(t, failed, "number 21", "slow", "on_error=skip")
+		faulttest.Refused(t, failed, "number 21", "slow", "on_error=skip")
 		if read != 5 {
 			t.Errorf("%d batches before the error, want 5", read)
 		}
@@ -289,7 +290,7 @@ func TestLoaderErrors(t *testing.T) {
 	}
 	crop := Transform{Crop: 5, Channels: 1}
 	for _, err := range loader(t, d, crop, LoaderOptions{}).Batches(context.Background(), 0, [][]int{{7}}) {
-		refused(t, err, "number 7", "4 × 4", "crop=5")
+		faulttest.Refused(t, err, "number 7", "4 × 4", "crop=5")
 	}
 }
 
@@ -302,7 +303,7 @@ func TestLoaderTruncatedImage(t *testing.T) {
 	for _, err := range loader(t, d, small, LoaderOptions{}).Batches(context.Background(), 0, [][]int{{0, 1}, {2, 3}}) {
 		failed = err
 	}
-	refused(t, failed, filepath.Join(root, "bee", "a.png"), "cut off or damaged", "replace or remove it", "on_error=skip")
+	faulttest.Refused(t, failed, filepath.Join(root, "bee", "a.png"), "cut off or damaged", "replace or remove it", "on_error=skip")
 }
 
 // However the loop is left, no goroutine stays: quiet counts them.
@@ -364,9 +365,9 @@ func TestLoaderStops(t *testing.T) {
 
 func TestLoaderRefusals(t *testing.T) {
 	_, err := NewLoader(numbered(1), Transform{}, LoaderOptions{})
-	refused(t, err, "give resize or crop")
+	faulttest.Refused(t, err, "give resize or crop")
 	_, err = NewLoader(numbered(1), small, LoaderOptions{Workers: -1})
-	refused(t, err, "workers=-1")
+	faulttest.Refused(t, err, "workers=-1")
 }
 
 // Real drawings through the whole way: ink is white and a minority.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"roadmap/pkg/data/datatest"
+	"roadmap/pkg/fault/faulttest"
 )
 
 // The counts of the official set (Lake et al. 2015), on the real archives.
@@ -175,7 +176,7 @@ func TestOmniglotRefusals(t *testing.T) {
 				c.o.OnError = Fail
 			}
 			_, err := c.o.Open(Train)
-			refused(t, err, c.says...)
+			faulttest.Refused(t, err, c.says...)
 		})
 	}
 }

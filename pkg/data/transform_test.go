@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"roadmap/pkg/config"
+	"roadmap/pkg/fault/faulttest"
 	"roadmap/pkg/rng"
 )
 
@@ -200,7 +201,7 @@ func TestParseTransformRefusals(t *testing.T) {
 	}
 	for _, c := range cases {
 		_, err := ParseTransform(c.text)
-		t.Run(c.text, func(t *testing.T) { refused(t, err, c.says...) })
+		t.Run(c.text, func(t *testing.T) { faulttest.Refused(t, err, c.says...) })
 	}
 }
 
@@ -228,10 +229,10 @@ func TestTransformFromRecipe(t *testing.T) {
 func TestCropOfASmallImage(t *testing.T) {
 	tr := Transform{Crop: 9, Channels: 1}
 	err := tr.Apply(make([]float32, tr.Len()), picture(20, 8, 0))
-	refused(t, err, "20 × 8", "crop=9", "set resize")
+	faulttest.Refused(t, err, "20 × 8", "crop=9", "set resize")
 	tr = Transform{Resize: 1 << 14, Crop: 9, Channels: 1}
 	err = tr.Apply(make([]float32, tr.Len()), image.NewGray(image.Rect(0, 0, 1, 1<<12)))
-	refused(t, err, "1 × 4096", "at most")
+	faulttest.Refused(t, err, "1 × 4096", "at most")
 }
 
 // The zero Augment changes nothing, and neither does one whose random part is
