@@ -218,9 +218,9 @@ func (m *Model) hint(miss *nn.MismatchError) string {
 	case miss == nil:
 		return ""
 	case m.names.distilled != "" && slices.Contains(miss.Unexpected, m.names.distilled):
-		return fmt.Sprintf("\nThe weights are of a distilled network: choose it, or leave its token out with drop=[%s].", m.names.distilled)
+		return fmt.Sprintf(". The weights are of a distilled network: choose it, or leave its token out with drop=[%s].", m.names.distilled)
 	}
-	return "\nChoose the network that the weights were made for, leave tensors out with drop, or load what fits with strict=false."
+	return ". Choose the network that the weights were made for, leave tensors out with drop, or load what fits with strict=false."
 }
 
 // renamed is a file's tensors under the network's names.

@@ -42,7 +42,7 @@ func weightsVerb() *cli.Command {
 					"the names become those of that network, as torchvision or timm has it: prefixes and classifier go, and what\n" +
 					"is missing or does not fit is an error. Without it, names stay but for --strip.\n\n" +
 					"Examples:\n  roadmap weights convert resnet50.pth resnet50.safetensors\n" +
-					"  roadmap weights convert checkpoint.pth trunk.pth --key net_state --model resnet50 --set model.dim=512\n" +
+					"  roadmap weights convert checkpoint.pth trunk.pth --model resnet50 --set model.dim=512\n" +
 					"  roadmap weights convert deit.pth half.safetensors --strip module. --drop head.weight --drop head.bias --dtype float16",
 				Flags: []cli.Flag{
 					key,

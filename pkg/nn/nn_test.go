@@ -228,6 +228,9 @@ func TestLoadIsStrictAndChangesNothing(t *testing.T) {
 			t.Errorf("the message lacks %q:\n%v", name, err)
 		}
 	}
+	if want := "the weights do not fit the network: 2 missing from the file (fc.bias, last.weight); 1 in the file"; !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("the message is %q, want one line that begins with %q", err, want)
+	}
 	now, err := q.State().Snapshot()
 	if err != nil {
 		t.Fatal(err)

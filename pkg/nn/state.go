@@ -117,22 +117,18 @@ type MismatchError struct {
 	Misshapen  []string // both have it, in different shapes or kinds of number
 }
 
-// Error lists every name on a line of its own.
+// Error lists every name.
 func (e *MismatchError) Error() string {
-	var b strings.Builder
-	b.WriteString("the weights do not fit the network")
-	list := func(what string, names []string) {
-		if len(names) > 0 {
-			fmt.Fprintf(&b, "\n  %s (%d):", what, len(names))
-			for _, n := range names {
-				b.WriteString("\n    " + n)
-			}
+	var parts []string
+	for _, p := range []struct {
+		what  string
+		names []string
+	}{{"missing from the file", e.Missing}, {"in the file, unknown to the network", e.Unexpected}, {"of another shape", e.Misshapen}} {
+		if n := len(p.names); n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s (%s)", n, p.what, strings.Join(p.names, ", ")))
 		}
 	}
-	list("missing from the file", e.Missing)
-	list("in the file, unknown to the network", e.Unexpected)
-	list("of another shape", e.Misshapen)
-	return b.String()
+	return "the weights do not fit the network: " + strings.Join(parts, "; ")
 }
 
 // Load copies the source's tensors into those of s. It is strict: names and

@@ -608,7 +608,7 @@ func join(name, part string) string {
 }
 
 // stateKeys are where training programs customarily keep a network's weights.
-var stateKeys = []string{"state_dict", "model_state_dict", "model_state", "model", "net", "network", "weights", "params", "module"}
+var stateKeys = []string{"state_dict", "model_state_dict", "model_state", "model", "net", "network", "net_state", "weights", "params", "module"}
 
 // StateDict returns the entries that are a network's weights, named as in its
 // state_dict. For a .pth, key names the part of a checkpoint that holds them

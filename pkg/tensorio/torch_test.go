@@ -239,6 +239,14 @@ func TestStateDictOfOtherFiles(t *testing.T) {
 	}
 	_, err = f.StateDict("")
 	wantInputError(t, err, "a.pth: no weights at the top", "the file has epoch")
+	tensor := strings.TrimSuffix(rebuild("ByteStorage", "K\x01", "K\x00", "K\x01\x85", "K\x01\x85"), ".")
+	f, err = parse("a.pth", zipFile(t, records{{"data.pkl", "}U\x09net_state}U\x01w" + tensor + "ss."}, {"data/0", "\x07"}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state, err := f.StateDict(""); err != nil || len(state) != 1 || state[0].Name != "w" {
+		t.Errorf("under ROADMAP's own key: %v, %v", state, err)
+	}
 	f, err = parse("a.npy", readGolden(t, "c_f4.npy"))
 	if err != nil {
 		t.Fatal(err)
