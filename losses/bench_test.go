@@ -2,11 +2,13 @@ package losses_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"testing"
 	"time"
@@ -14,6 +16,44 @@ import (
 	"roadmap/losses"
 	"roadmap/pkg/torch"
 )
+
+// init keeps the main goroutine, and so TestMain, on the first thread, as the
+// program does: cmd/roadmap/main.go says why.
+func init() { runtime.LockOSThread() }
+
+// first takes work for the first thread.
+var first = make(chan func())
+
+// TestMain does what first brings while the tests run.
+func TestMain(m *testing.M) {
+	ended := make(chan int)
+	go func() { ended <- m.Run() }()
+	for {
+		select {
+		case work := <-first:
+			work()
+		case code := <-ended:
+			os.Exit(code)
+		}
+	}
+}
+
+// bench runs a benchmark on the first thread, all of it: libtorch's workers
+// belong to the thread that calls, and two sets of them would take turns.
+func bench(b *testing.B, name string, f func(b *testing.B, s *torch.Scope) error) {
+	b.Run(name, func(b *testing.B) {
+		done := make(chan error)
+		first <- func() {
+			s := torch.NewScope()
+			defer s.Close()
+			err := f(b, s)
+			go func() { done <- err }()
+		}
+		if err := <-done; err != nil {
+			b.Fatal(err)
+		}
+	})
+}
 
 // batch is b embeddings of 512 dimensions, four of a class, at about the
 // distances of a network that has begun to learn.
@@ -40,130 +80,134 @@ var sizes = []int{128, 384, 1024, 4096}
 // embeddings, three products of float32 matrices.
 func BenchmarkProducts(b *testing.B) {
 	for _, n := range sizes {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			s := torch.NewScope()
-			defer s.Close()
+		bench(b, fmt.Sprint(n), func(b *testing.B, s *torch.Scope) error {
 			data, _ := batch(n)
-			x := torch.From(s, data, int64(n), 512)
-			for b.Loop() {
-				products(b, x)
-			}
-			b.ReportMetric(best(func() { products(b, x) }), "ms")
+			return report(b, products(torch.From(s, data, int64(n), 512)))
 		})
 	}
 }
 
-func products(b *testing.B, x *torch.Tensor) {
-	torch.NoGrad(func() {
+func products(x *torch.Tensor) func() error {
+	return func() error {
 		step := x.Scope().Child()
 		defer step.Close()
-		scores := x.Alias(step).MatMul(x.T())
-		scores.MatMul(x)
-		scores.T().MatMul(x)
-		if err := step.Err(); err != nil {
-			b.Fatal(err)
+		torch.NoGrad(func() {
+			scores := x.Alias(step).MatMul(x.T())
+			scores.MatMul(x)
+			scores.T().MatMul(x)
+		})
+		return step.Err()
+	}
+}
+
+// report measures f for the benchmark, and reports the shortest of its runs.
+func report(b *testing.B, f func() error) error {
+	ours, err := best(f)
+	for err == nil && b.Loop() {
+		err = f()
+	}
+	b.ReportMetric(ours, "ms")
+	return err
+}
+
+// best is the shortest of several runs of f, in milliseconds: on a machine that
+// others use too the one that was disturbed least.
+func best(f func() error) (ms float64, err error) {
+	shortest, begin := time.Duration(math.MaxInt64), time.Now()
+	for n := 0; n < 5 || time.Since(begin) < 500*time.Millisecond; n++ {
+		start := time.Now()
+		if err := f(); err != nil {
+			return 0, err
 		}
-	})
+		shortest = min(shortest, time.Since(start))
+	}
+	return float64(shortest) / 1e6, nil
 }
 
 // BenchmarkBlackboxList ranks one long list, a tenth of it relevant (RaMBO,
 // table 6), against a sort of as many numbers.
 func BenchmarkBlackboxList(b *testing.B) {
 	for _, n := range []int{100_000, 1_000_000, 10_000_000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
+		bench(b, fmt.Sprint(n), func(b *testing.B, s *torch.Scope) error {
 			r := rand.New(rand.NewPCG(1, 1))
 			data, relevant := make([]float32, n), make([]bool, n)
 			for i := range data {
 				data[i], relevant[i] = float32(r.NormFloat64()), r.IntN(10) == 0
 			}
-			s := torch.NewScope()
-			defer s.Close()
-			scores := torch.From(s, data, 1, int64(n)).RequireGrad(true)
 			l, err := losses.New("blackboxap")
 			if err != nil {
-				b.Fatal(err)
+				return err
 			}
-			relevance := torch.From(s, relevant, 1, int64(n))
-			run := func() {
+			scores := torch.From(s, data, 1, int64(n))
+			sort, err := best(func() error {
 				step := s.Child()
 				defer step.Close()
-				r, err := losses.Forward(l, losses.Input{Scores: scores.Alias(step), Relevance: relevance})
-				if err == nil {
-					err = r.Value.Backward()
-				}
-				if err != nil {
-					b.Fatal(err)
-				}
-			}
-			ours := best(run)
-			sort := best(func() {
-				torch.NoGrad(func() {
-					step := s.Child()
-					defer step.Close()
-					scores.Alias(step).Sort(1, true)
-				})
+				scores.Alias(step).Sort(1, true)
+				return step.Err()
 			})
-			for b.Loop() {
-				run()
+			if err != nil {
+				return err
+			}
+			list := &trained{loss: l, in: losses.Input{Relevance: torch.From(s, relevant, 1, int64(n))}, scores: scores.RequireGrad(true)}
+			ours, err := best(list.run)
+			for err == nil && b.Loop() {
+				err = list.run()
 			}
 			b.ReportMetric(ours, "ms")
 			b.ReportMetric(ours/sort, "xsort")
+			return err
 		})
 	}
 }
 
-// trained is a loss with a batch to evaluate it on.
+// trained is a loss with what it is evaluated on: embeddings or scores.
 type trained struct {
-	loss losses.Loss
-	in   losses.Input
-	leaf *torch.Tensor
-	s    *torch.Scope
+	loss          losses.Loss
+	in            losses.Input
+	query, scores *torch.Tensor // leaves; one of them nil
 }
 
-func newTrained(b *testing.B, s *torch.Scope, name string, n int) *trained {
+func newTrained(s *torch.Scope, name string, n int) (*trained, error) {
 	data, labels := batch(n)
 	l, err := losses.New(name)
 	if err != nil {
-		b.Fatal(err)
+		return nil, err
 	}
 	leaf := torch.From(s, data, int64(n), 512).RequireGrad(true)
 	in := losses.Input{QueryLabels: labels}
 	if losses.UsesProxies(l) {
-		in.Gallery = leaf.Slice(0, 0, int64(n), 4).Detach().RequireGrad(true)
+		in.Gallery = leaf.Slice(0, 0, int64(n), 4).Detach().Clone().RequireGrad(true)
 		for c := range n / 4 {
 			in.GalleryLabels = append(in.GalleryLabels, int64(c))
 		}
 	}
-	return &trained{l, in, leaf, s}
+	return &trained{loss: l, in: in, query: leaf}, s.Err()
 }
 
-// run is forward and backward.
-func (l *trained) run(b *testing.B) {
-	step := l.s.Child()
+// run is forward and backward, from no gradient to the leaves' gradients.
+func (l *trained) run() error {
+	in, leaves := l.in, []*torch.Tensor{l.scores}
+	if l.query != nil {
+		leaves = []*torch.Tensor{l.query}
+	}
+	if in.Gallery != nil {
+		leaves = append(leaves, in.Gallery)
+	}
+	if err := torch.ZeroGrad(leaves); err != nil {
+		return err
+	}
+	step := leaves[0].Scope().Child()
 	defer step.Close()
-	in := l.in
-	in.Query = l.leaf.Alias(step)
+	if l.query != nil {
+		in.Query = l.query.Alias(step)
+	} else {
+		in.Scores = l.scores.Alias(step)
+	}
 	r, err := losses.Forward(l.loss, in)
-	if err != nil {
-		b.Fatal(err)
+	if err != nil || !r.Value.RequiresGrad() {
+		return err
 	}
-	if r.Value.RequiresGrad() {
-		if err := r.Value.Backward(); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-// best is the shortest of several runs of f, in milliseconds: on a machine that
-// others use too the one that was disturbed least.
-func best(f func()) float64 {
-	shortest, begin := time.Duration(math.MaxInt64), time.Now()
-	for n := 0; n < 5 || time.Since(begin) < 500*time.Millisecond; n++ {
-		start := time.Now()
-		f()
-		shortest = min(shortest, time.Since(start))
-	}
-	return float64(shortest) / 1e6
+	return r.Value.Backward()
 }
 
 // BenchmarkLoss is forward and backward of every loss, in milliseconds and as
@@ -171,24 +215,29 @@ func best(f func()) float64 {
 func BenchmarkLoss(b *testing.B) {
 	for _, name := range losses.Names() {
 		for _, n := range sizes {
-			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
-				s := torch.NewScope()
-				defer s.Close()
-				l := newTrained(b, s, name, n)
-				ours := best(func() { l.run(b) })
-				floor := best(func() { products(b, l.leaf) })
-				for b.Loop() {
-					l.run(b)
+			bench(b, fmt.Sprintf("%s/%d", name, n), func(b *testing.B, s *torch.Scope) error {
+				l, err := newTrained(s, name, n)
+				if err != nil {
+					return err
+				}
+				floor, err := best(products(l.query))
+				if err != nil {
+					return err
+				}
+				ours, err := best(l.run)
+				for err == nil && b.Loop() {
+					err = l.run()
 				}
 				b.ReportMetric(ours, "ms")
 				b.ReportMetric(ours/floor, "xproducts")
+				return err
 			})
 		}
 	}
 }
 
-// BenchmarkPeers compares with pytorch-metric-learning, each measurement beside
-// one of its own in the Python that ROADMAP_PYTHON names.
+// BenchmarkPeers compares with pytorch-metric-learning and torch, each
+// measurement beside one of its own in the Python that ROADMAP_PYTHON names.
 func BenchmarkPeers(b *testing.B) {
 	python := os.Getenv("ROADMAP_PYTHON")
 	if python == "" {
@@ -217,25 +266,30 @@ func BenchmarkPeers(b *testing.B) {
 	if !lines.Scan() || lines.Text() != "ready" {
 		b.Fatalf("the peers did not start: %q", lines.Text())
 	}
-	for _, name := range []string{"smoothap", "fastap", "contrastive", "triplet", "multisimilarity"} {
+	for _, name := range []string{"smoothap", "fastap", "contrastive", "triplet", "multisimilarity", "proxynca++", "normsoftmax", "crossentropy"} {
 		for _, n := range sizes {
-			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
-				s := torch.NewScope()
-				defer s.Close()
-				l := newTrained(b, s, name, n)
-				ours := best(func() { l.run(b) })
+			bench(b, fmt.Sprintf("%s/%d", name, n), func(b *testing.B, s *torch.Scope) error {
+				l, err := newTrained(s, name, n)
+				if err != nil {
+					return err
+				}
+				ours, err := best(l.run)
+				if err != nil {
+					return err
+				}
 				fmt.Fprintln(ask, name, n)
 				if !lines.Scan() {
-					b.Fatal("the peers have ended")
+					return errors.New("the peers have ended")
 				}
-				for b.Loop() {
-					l.run(b)
+				for err == nil && b.Loop() {
+					err = l.run()
 				}
 				b.ReportMetric(ours, "ms")
 				if theirs, err := strconv.ParseFloat(lines.Text(), 64); err == nil {
 					b.ReportMetric(theirs, "peer-ms")
 					b.ReportMetric(theirs/ours, "xfaster")
 				}
+				return err
 			})
 		}
 	}
