@@ -195,7 +195,8 @@ func (f *File) labels() (Labels, error) {
 	return Labels{numbers: numbers}, nil
 }
 
-// labelNumbers copies integers, and floats that are whole.
+// labelNumbers copies integers, and floats that are whole. Errors count rows
+// from 0, as an array does.
 func labelNumbers(t Tensor) ([]int64, error) {
 	if !t.DType.IsFloat() {
 		numbers, err := t.Int64s()
@@ -209,7 +210,7 @@ func labelNumbers(t Tensor) ([]int64, error) {
 	for i, x := range values {
 		n, whole := wholeNumber(x)
 		if !whole {
-			return nil, fmt.Errorf("row %d: the label %v is not a whole number; save the labels as int64", i+1, x)
+			return nil, fmt.Errorf("row %d: the label %v is not a whole number; save the labels as int64", i, x)
 		}
 		numbers[i] = n
 	}

@@ -76,9 +76,9 @@ func TestLabelArrays(t *testing.T) {
 		x    Tensor
 		part string
 	}{
-		"half.npy":   {Of([]float64{1, 2.5}, 2), "row 2: the label 2.5 is not a whole number"},
-		"nan.npy":    {Of([]float64{math.NaN()}, 1), "row 1: the label NaN"},
-		"far.npy":    {Of([]float64{1e300}, 1), "row 1: the label 1e+300"},
+		"half.npy":   {Of([]float64{1, 2.5}, 2), "row 1: the label 2.5 is not a whole number"},
+		"nan.npy":    {Of([]float64{math.NaN()}, 1), "row 0: the label NaN"},
+		"far.npy":    {Of([]float64{1e300}, 1), "row 0: the label 1e+300"},
 		"huge.npy":   {Of([]uint64{math.MaxUint64}, 1), "beyond the range of int64"},
 		"matrix.npy": {Of([]int64{1, 2, 3, 4}, 2, 2), "have the shape [2 2]"},
 		"scalar.npy": {Of([]int64{1}), "have the shape []"},
