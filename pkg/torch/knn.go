@@ -26,7 +26,7 @@ import (
 // equal rows have equal scores.
 //
 // Where the processor multiplies tiles of 8-bit integers (AMX), a tile of scores
-// is first computed with rows rounded to 15 bits. The exact score lies within a
+// is first computed with rows rounded to 16 bits. The exact score lies within a
 // proven distance of that, which decides nearly all comparisons; the exact
 // score decides the rest. What comes out is the same.
 type KNN struct {

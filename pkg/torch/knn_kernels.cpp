@@ -176,6 +176,31 @@ float pair(const knn_plan &p, const float *a, const float *b) {
   return pair_baseline(a, b, p.width, p.l2);
 }
 
+#if X86
+// Four pairs side by side: a sum's additions wait for each other, not for the other sums'.
+template <bool L2> AVX512 void four_avx512(const float *const *a, const float *const *b, int width, float *scores) {
+  __m512 sum[4] = {_mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps()};
+  for (int k = 0; k < width; k += LANES)
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) term_avx512<L2>(_mm512_loadu_ps(a[i] + k), _mm512_loadu_ps(b[i] + k), sum[i]);
+  for (int i = 0; i < 4; i++) scores[i] = L2 ? -gather_avx512(sum[i]) : gather_avx512(sum[i]);
+}
+#endif
+
+// pairs computes the scores of n pairs of rows.
+void pairs(const knn_plan &p, const float *const *a, const float *const *b, int n, float *scores) {
+  int i = 0;
+#if X86
+  if (p.level >= KNN_AVX512)
+    for (; i + 4 <= n; i += 4) (p.l2 ? four_avx512<true> : four_avx512<false>)(a + i, b + i, p.width, scores + i);
+#endif
+  for (; i < n; i++) scores[i] = pair(p, a[i], b[i]);
+}
+
+void prefetch(const float *row, int width) {
+  for (int k = 0; k < width; k += 16) __builtin_prefetch(row + k);
+}
+
 // exact_tile computes the scores of na (at most 16) rows with nb consecutive ones.
 void exact_tile(const knn_plan &p, const float *const *a, int na, const float *b, int64_t nb, float *out, int64_t stride) {
 #if X86
@@ -199,8 +224,8 @@ void exact_block(const knn_plan &p, const float *a, int64_t na, const float *b, 
 
 // ---- the screen: products in integers with a proven bound ------------------------------------------
 //
-// x = X + r with X = s (128 a + b), a and b whole numbers of 8 bits, |r| <= s/2 per element.
-// Screened is s s' (16384 <a,a'> + 128 <a,b'> + 128 <b,a'>), whose sums are exact. Then
+// x = X + r with X = s (256 a + b), a and b whole numbers of 8 bits, |r| <= s/2 per element.
+// Screened is s s' (65536 <a,a'> + 256 <a,b'> + 256 <b,a'>), whose sums are exact. Then
 //   <x,x'> - screened = <X,r'> + <r,x'> + s s' <b,b'>
 // is at most |X||r'| + |r||x'| + |s b||s' b'| (Cauchy-Schwarz), |X| <= |x| + |r|.
 // What is left is rounding: a few of 2^-24 here, width/16 + 5 of them in the exact
@@ -234,7 +259,7 @@ Most most(const knn_row *row, int64_t n) {
 
 float band(const Bound &b, const knn_row &row, const Most &m) { return b.each * (row.lost + m.lost) + b.cross * row.low * m.low + b.floor; }
 
-constexpr int CHUNK = 64, TOP = 127 * 128; // positions side by side; the largest 128 a
+constexpr int CHUNK = 64, TOP = 127 * 256; // positions side by side; the largest 256 a
 
 #if X86
 // quantize fills in q [width/64, 2, 64] and row but its square.
@@ -250,7 +275,7 @@ AVX512 inline void quantize(const float *x, int width, int8_t *q, knn_row *row) 
     for (int l = 0; l < CHUNK; l++) {
       int whole = static_cast<int>(std::nearbyint(x[k + l] * inverse));
       whole = std::min(std::max(whole, -TOP), TOP);
-      const int a = (whole + 64) >> 7, b = whole - 128 * a;
+      const int a = (whole + 128) >> 8, b = whole - 256 * a;
       q[l] = static_cast<int8_t>(a);
       q[CHUNK + l] = static_cast<int8_t>(b);
       small[l] = static_cast<float>(b);
@@ -359,12 +384,12 @@ AMX void product_amx(const knn_plan &p, const knn_side &moving, const knn_side &
         __m512 r[16];
 #pragma GCC unroll 16
         for (int u = 0; u < 16; u++) {
-          const __m512 f = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(high[half][u])), _mm512_set1_ps(128),
+          const __m512 f = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(high[half][u])), _mm512_set1_ps(256),
                                            _mm512_cvtepi32_ps(_mm512_load_si512(cross[half][u])));
           r[u] = none;
           if (i + u < rows) {
             const knn_row &row = moving.row[i + u];
-            __m512 v = _mm512_mul_ps(_mm512_mul_ps(f, s), _mm512_set1_ps(row.scale * (p.l2 ? 256 : 128)));
+            __m512 v = _mm512_mul_ps(_mm512_mul_ps(f, s), _mm512_set1_ps(row.scale * (p.l2 ? 512 : 256)));
             if (p.l2) v = _mm512_sub_ps(_mm512_sub_ps(v, _mm512_set1_ps(row.square)), n);
             r[u] = _mm512_mask_mov_ps(none, real, v);
           }
@@ -481,55 +506,124 @@ int between(int level, const float *s, int64_t n, float low, float high, uint8_t
 }
 
 #if X86
-// places_avx512 finds, for each of n scores, the first of some descending
-// numbers that is below score - band, and lists the scores for which the number
-// before that one is within the band. The first five steps of the bisection are the same
-// for all: their numbers are kept in two registers.
-AVX512 int places_avx512(const float *number, int64_t numbers, const float *s, int64_t n, float band, int32_t *place, uint8_t *within) {
-  constexpr int STEPS = 5;
-  alignas(64) float pivot[32];
-  alignas(64) int32_t base[32], next[32];
-  base[1] = 0;
-  int64_t left = numbers;
-  for (int step = 0; step < STEPS; step++) {
-    const int64_t half = left / 2;
-    for (int i = 1 << step; i < 2 << step; i++) {
-      pivot[i] = number[base[i] + half - 1];
-      next[i] = static_cast<int32_t>(base[i] + half);
-      if (step + 1 < STEPS) base[2 * i] = base[i], base[2 * i + 1] = next[i];
+constexpr int TAIL = 31;
+
+// A bisection of TAIL descending numbers in two registers.
+struct Bisection {
+  __m512 low, high;
+
+  // reach counts, in each lane, the numbers that are not below its value.
+  AVX512 __m512i reach(__m512 value) const {
+    __m512i n = _mm512_setzero_si512();
+#pragma GCC unroll 5
+    for (int step = 16; step > 0; step /= 2) {
+      const __m512 x = _mm512_permutex2var_ps(low, _mm512_add_epi32(n, _mm512_set1_epi32(step - 1)), high);
+      n = _mm512_mask_add_epi32(n, _mm512_cmp_ps_mask(x, value, _CMP_GE_OQ), n, _mm512_set1_epi32(step));
     }
-    left -= half;
+    return n;
   }
-  const __m512 low = _mm512_load_ps(pivot), high = _mm512_load_ps(pivot + 16);
-  const __m512 off = _mm512_set1_ps(band);
-  const __m512i one = _mm512_set1_epi32(1);
-  int found = 0;
-  for (int64_t j = 0; j < n; j += 16) {
-    const __m512 v = _mm512_loadu_ps(s + j), sure = _mm512_sub_ps(v, off);
-    __m512i node = one; // children of i are 2i and 2i+1
-    for (int step = 0; step < STEPS; step++) {
-      const __mmask16 right = _mm512_cmp_ps_mask(_mm512_permutex2var_ps(low, node, high), sure, _CMP_GE_OQ);
-      node = _mm512_mask_add_epi32(_mm512_add_epi32(node, node), right, _mm512_add_epi32(node, node), one);
-    }
-    // A leaf is its parent's base, or that plus the parent's half.
-    const __m512i parent = _mm512_srli_epi32(node, 1);
-    __m512i at = _mm512_mask_i32gather_epi32(_mm512_i32gather_epi32(parent, base, 4), _mm512_test_epi32_mask(node, one), parent, next, 4);
-    for (int64_t rest = left; rest > 1;) {
-      const int64_t half = rest / 2;
-      const __m512 x = _mm512_i32gather_ps(at, number + half - 1, 4);
-      at = _mm512_mask_add_epi32(at, _mm512_cmp_ps_mask(x, sure, _CMP_GE_OQ), at, _mm512_set1_epi32(static_cast<int>(half)));
-      rest -= half;
-    }
-    at = _mm512_mask_add_epi32(at, _mm512_cmp_ps_mask(_mm512_i32gather_ps(at, number, 4), sure, _CMP_GE_OQ), at, one);
-    _mm512_storeu_si512(place + j, at);
-    const __mmask16 some = _mm512_cmpgt_epi32_mask(at, _mm512_setzero_si512());
-    const __m512 before = _mm512_mask_i32gather_ps(_mm512_set1_ps(-NONE), some, _mm512_sub_epi32(at, one), number, 4);
-    __mmask16 open = _mm512_cmp_ps_mask(before, _mm512_add_ps(v, off), _CMP_LE_OQ);
-    open &= _mm512_cmp_ps_mask(v, _mm512_set1_ps(NONE), _CMP_NEQ_OQ);
-    for (unsigned m = open; m; m &= m - 1) within[found++] = static_cast<uint8_t>(j + __builtin_ctz(m));
+
+  // last is the n-th number; infinity where n is 0.
+  AVX512 __m512 last(__m512i n) const {
+    const __m512 x = _mm512_permutex2var_ps(low, _mm512_sub_epi32(n, _mm512_set1_epi32(1)), high);
+    return _mm512_mask_mov_ps(_mm512_set1_ps(-NONE), _mm512_test_epi32_mask(n, n), x);
   }
-  return found;
-}
+};
+
+// Placer finds, for each of n scores, the first of some descending numbers that
+// is below score - band, and raises its count. Where the number before that one
+// is within the band, the score is left open: it is listed with its place.
+struct Placer {
+  int found; // open scores: their positions, and places
+  uint8_t open[KNN_COLUMNS];
+  int32_t place[KNN_COLUMNS];
+
+  AVX512 void note(__mmask16 unsure, const int32_t *column, __m512i p) {
+    alignas(64) int32_t at[16];
+    _mm512_store_si512(at, p);
+    for (unsigned m = unsure; m; m &= m - 1) {
+      open[found] = static_cast<uint8_t>(column[__builtin_ctz(m)]);
+      place[found++] = at[__builtin_ctz(m)];
+    }
+  }
+
+  // run takes n scores, a multiple of 16 and at most KNN_COLUMNS. Most of them
+  // are below most numbers, so the last numbers are bisected first; only what is
+  // above all of those is compared with the others.
+  AVX512 void run(const float *number, int64_t numbers, const float *s, int64_t n, float band, int32_t *count) {
+    found = 0;
+    const __m512 off = _mm512_set1_ps(band), lowest = _mm512_set1_ps(number[numbers - 1]);
+    alignas(64) float high[KNN_COLUMNS + 16];
+    alignas(64) int32_t on[KNN_COLUMNS + 16], at[16];
+    int some = 0;
+    __m512i here = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    for (int64_t j = 0; j < n; j += 16, here = _mm512_add_epi32(here, _mm512_set1_epi32(16))) {
+      const __m512 v = _mm512_loadu_ps(s + j);
+      const __mmask16 m = _mm512_cmp_ps_mask(_mm512_add_ps(v, off), lowest, _CMP_GE_OQ);
+      _mm512_storeu_ps(high + some, _mm512_maskz_compress_ps(m, v));
+      _mm512_storeu_si512(on + some, _mm512_maskz_compress_epi32(m, here));
+      some += __builtin_popcount(m);
+    }
+    if (some == 0) return;
+
+    const int64_t tail = std::min<int64_t>(TAIL, numbers), front = numbers - tail;
+    alignas(64) float pivot[TAIL + 1];
+    std::fill(std::copy(number + front, number + numbers, pivot), pivot + TAIL + 1, NONE);
+    const Bisection end = {_mm512_load_ps(pivot), _mm512_load_ps(pivot + 16)};
+    alignas(64) int32_t bin[4][TAIL + 1] = {}; // four, so that an addition need not wait for the one before
+    int higher = 0;
+    for (int i = 0; i < some; i += 16) {
+      const __mmask16 real = static_cast<__mmask16>((1u << std::min(16, some - i)) - 1);
+      const __m512 v = _mm512_load_ps(high + i), most = _mm512_add_ps(v, off);
+      const __m512i column = _mm512_load_si512(on + i);
+      const __m512i p = end.reach(_mm512_sub_ps(v, off));
+      const __mmask16 unsure = _mm512_mask_cmp_ps_mask(real, end.last(p), most, _CMP_LE_OQ);
+      const __mmask16 up = front > 0 ? _mm512_mask_testn_epi32_mask(real, p, p) : static_cast<__mmask16>(0);
+      _mm512_store_si512(at, _mm512_mask_mov_epi32(_mm512_set1_epi32(TAIL), static_cast<__mmask16>(real & ~unsure & ~up), p));
+#pragma GCC unroll 16
+      for (int k = 0; k < 16; k++) bin[k % 4][at[k]]++;
+      if (unsure) note(unsure, on + i, _mm512_add_epi32(p, _mm512_set1_epi32(static_cast<int>(front))));
+      _mm512_storeu_ps(high + higher, _mm512_maskz_compress_ps(up, v));
+      _mm512_storeu_si512(on + higher, _mm512_maskz_compress_epi32(up, column));
+      higher += __builtin_popcount(up);
+    }
+    for (int64_t p = 0; p < tail; p++) count[front + p] += bin[0][p] + bin[1][p] + bin[2][p] + bin[3][p];
+    if (higher > 0) upper(number, front, high, on, higher, band, count);
+  }
+
+  // upper takes scores above all but the first front numbers, which it bisects
+  // in strides and then one by one.
+  AVX512 void upper(const float *number, int64_t front, const float *s, const int32_t *column, int n, float band, int32_t *count) {
+    const int64_t stride = front / (TAIL + 1) + 1;
+    alignas(64) float pivot[TAIL + 1];
+    for (int64_t i = 0; i <= TAIL; i++) pivot[i] = (i + 1) * stride <= front ? number[(i + 1) * stride - 1] : NONE;
+    const Bisection strides = {_mm512_load_ps(pivot), _mm512_load_ps(pivot + 16)};
+    const __m512 off = _mm512_set1_ps(band);
+    const __m512i end = _mm512_set1_epi32(static_cast<int>(front));
+    alignas(64) int32_t at[16];
+    for (int i = 0; i < n; i += 16) {
+      const __mmask16 real = static_cast<__mmask16>((1u << std::min(16, n - i)) - 1);
+      const __m512 v = _mm512_loadu_ps(s + i), least = _mm512_sub_ps(v, off);
+      const __m512i leaf = strides.reach(least);
+      __m512 before = strides.last(leaf);
+      __m512i p = _mm512_mullo_epi32(leaf, _mm512_set1_epi32(static_cast<int>(stride)));
+      for (int64_t rest = stride - 1; rest > 0;) {
+        const int64_t half = (rest + 1) / 2;
+        const __m512i next = _mm512_min_epi32(_mm512_add_epi32(p, _mm512_set1_epi32(static_cast<int>(half - 1))), end);
+        const __m512 x = _mm512_mask_i32gather_ps(before, real, next, number, 4);
+        const __mmask16 reached = _mm512_mask_cmp_ps_mask(real, x, least, _CMP_GE_OQ);
+        before = _mm512_mask_mov_ps(before, reached, x);
+        p = _mm512_mask_add_epi32(p, reached, p, _mm512_set1_epi32(static_cast<int>(half)));
+        rest -= half;
+      }
+      const __mmask16 unsure = _mm512_mask_cmp_ps_mask(real, before, _mm512_add_ps(v, off), _CMP_LE_OQ);
+      if (unsure) note(unsure, column + i, p);
+      const __mmask16 sure = static_cast<__mmask16>(real & ~unsure);
+      _mm512_store_si512(at, _mm512_maskz_compress_epi32(sure, p));
+      for (int k = 0; k < __builtin_popcount(sure); k++) count[at[k]]++;
+    }
+  }
+};
 #endif
 
 // Unsure is a comparison that the screen leaves open.
@@ -542,7 +636,7 @@ constexpr int UNSURE = 4096; // held before they are settled
 
 // Up to so many wanted items, each is compared with all scores; beyond, each
 // score finds its place among the items by bisection.
-constexpr int64_t FEW = 48;
+constexpr int64_t FEW = 32;
 
 // One query against consecutive rows of the other side.
 struct Query {
@@ -565,7 +659,15 @@ struct Query {
     if (plan.ties == KNN_BY_INDEX || other[j] == *label) return first + j < item[p];
     return plan.ties == KNN_PESSIMISTIC;
   }
-  float settle(const float *s, int64_t j) const { return exact ? s[j] : pair(plan, x, rows + j * plan.width); }
+  const float *row(int64_t j) const { return rows + j * plan.width; }
+  float settle(const float *s, int64_t j) const { return exact ? s[j] : pair(plan, x, row(j)); }
+
+  // settle gives the exact scores of up to four rows.
+  void settle(const float *s, const uint8_t *list, int n, float *scores) const {
+    const float *a[4] = {x, x, x, x}, *b[4];
+    for (int i = 0; i < n; i++) b[i] = row(list[i]), scores[i] = s[list[i]];
+    if (!exact) pairs(plan, a, b, n, scores);
+  }
 
   // run counts n scores, a multiple of 16. What stays open is noted, or
   // settled at once; it returns how many comparisons that was.
@@ -603,20 +705,26 @@ struct Query {
     int64_t settled = 0;
 #if X86
     if (plan.level >= KNN_AVX512) {
-      int32_t sure[KNN_COLUMNS];
-      uint8_t unsure[KNN_COLUMNS];
-      const int found = places_avx512(score, wanted, s, n, band, sure, unsure);
-      for (int i = 0; i < found; i++) sure[unsure[i]] = static_cast<int32_t>(decide(s, unsure[i], sure[unsure[i]]));
-      for (int64_t j = 0; j < n; j++)
-        if (sure[j] < wanted) count[sure[j]]++;
-      return exact ? 0 : found;
+      Placer placer;
+      placer.run(score, wanted, s, n, band, count);
+      for (int i = 0; i < placer.found; i += 4) {
+        const int few = std::min(4, placer.found - i);
+        const uint8_t *open = placer.open + i;
+        float score4[4];
+        settle(s, open, few, score4);
+        for (int k = 0; k < few; k++) {
+          const int64_t p = decide(score4[k], s[open[k]], open[k], placer.place[i + k]);
+          if (p < wanted) count[p]++;
+        }
+      }
+      return exact ? 0 : placer.found;
     }
 #endif
     for (int64_t j = 0; j < n; j++) {
       if (s[j] == NONE) continue;
       int64_t sure = lower([&](int64_t p) { return score[p] < s[j] - band; }, 0, wanted);
       if (sure > 0 && score[sure - 1] <= s[j] + band) {
-        sure = decide(s, j, sure);
+        sure = decide(settle(s, j), s[j], j, sure);
         settled++;
       }
       if (sure < wanted) count[sure]++;
@@ -624,10 +732,11 @@ struct Query {
     return exact ? 0 : settled;
   }
 
-  // decide is the first wanted item that row j ranks before, where the screen
-  // has it before item sure and leaves some before that open.
-  int64_t decide(const float *s, int64_t j, int64_t sure) const {
-    const float e = settle(s, j), reach = s[j] + band;
+  // decide is the first wanted item that row j, of exact score e, ranks before,
+  // where the screened score s has it before item sure and leaves some before
+  // that open.
+  int64_t decide(float e, float s, int64_t j, int64_t sure) const {
+    const float reach = s + band;
     const int64_t maybe = lower([&](int64_t p) { return score[p] <= reach; }, 0, sure);
     return lower([&](int64_t p) { return before(e, j, p); }, maybe, sure);
   }
@@ -658,8 +767,8 @@ struct knn_worker {
 
 namespace {
 
-constexpr int TRIAL = 128, SEARCH_TRIAL = 8; // tiles until screening is tried again
-constexpr double WORTHWHILE = 0.2; // the share of comparisons settled one by one that costs as much as a tile in float32
+constexpr int TRIAL = 8; // tiles until screening is tried again
+constexpr double WORTHWHILE = 0.4; // the share of comparisons settled one by one that costs as much as a tile in float32
 
 // choose tells whether to screen the next tile. Below 2^-30 the bound's terms come near underflow.
 bool choose(knn_worker *w, const knn_plan &p) {
@@ -667,12 +776,12 @@ bool choose(knn_worker *w, const knn_plan &p) {
   return w->screen || --w->until_trial <= 0;
 }
 
-void learn(knn_worker *w, bool screened, int64_t settled, int64_t pairs, int trial) {
+void learn(knn_worker *w, bool screened, int64_t settled, int64_t pairs) {
   (screened ? w->pairs.screened : w->pairs.exact) += pairs;
   if (!screened) return;
   w->pairs.settled += settled;
   w->screen = static_cast<double>(settled) <= WORTHWHILE * static_cast<double>(pairs);
-  w->until_trial = trial;
+  w->until_trial = TRIAL;
 }
 
 int64_t up16(int64_t n) { return (n + 15) / 16 * 16; }
@@ -741,7 +850,7 @@ struct Collector {
         continue;
       }
       if (i + 2 < found)
-        for (int k = 0; k < plan.width; k += 16) __builtin_prefetch(rows + list[i + 2] * plan.width + k);
+        prefetch(rows + list[i + 2] * plan.width, plan.width);
       settled++;
       offer({pair(plan, x, rows + j * plan.width), static_cast<int32_t>(first + j)});
     }
@@ -764,17 +873,21 @@ struct Collector {
 // settle decides what the screen has left open of a tile, the queries of own
 // with rows from … of other.
 void settle(const knn_plan &p, const Unsure *open, int opened, const knn_side &own, const knn_side &other, int64_t from, const knn_wanted *wanted) {
-  for (int i = 0; i < opened; i++) {
-    if (i + 2 < opened) {
-      const float *a = own.x + open[i + 2].query * p.width, *b = other.x + (from + open[i + 2].row) * p.width;
-      for (int k = 0; k < p.width; k += 16) {
-        __builtin_prefetch(a + k);
-        __builtin_prefetch(b + k);
-      }
+  constexpr int GROUP = 4;
+  auto query_row = [&](int i) { return own.x + open[i].query * p.width; };
+  auto other_row = [&](int i) { return other.x + (from + open[i].row) * p.width; };
+  for (int i = 0; i < opened; i += GROUP) {
+    const float *a[GROUP], *b[GROUP];
+    float scores[GROUP];
+    const int n = std::min(GROUP, opened - i);
+    for (int k = 0; k < n; k++) a[k] = query_row(i + k), b[k] = other_row(i + k);
+    for (int k = i + GROUP; k < std::min(opened, i + 2 * GROUP); k++) prefetch(query_row(k), p.width), prefetch(other_row(k), p.width);
+    pairs(p, a, b, n, scores);
+    for (int k = 0; k < n; k++) {
+      const Unsure &u = open[i + k];
+      const Query q = query(p, own, u.query, other, from, wanted[u.level], 0, false);
+      q.count[u.wanted] += q.before(scores[k], u.row, u.wanted);
     }
-    const Unsure &u = open[i];
-    const Query q = query(p, own, u.query, other, from, wanted[u.level], 0, false);
-    q.count[u.wanted] += q.before(pair(p, q.x, q.rows + u.row * p.width), u.row, u.wanted);
   }
 }
 
@@ -927,7 +1040,7 @@ void knn_count(knn_worker *w, const knn_plan *p, const knn_side *moving, const k
         }
       settle(*p, w->open, opened, *fixed, *moving, 0, by_fixed);
     }
-    learn(w, screen, settled, rows * columns, TRIAL);
+    learn(w, screen, settled, rows * columns);
   }
 }
 
@@ -953,7 +1066,7 @@ void knn_search(knn_worker *w, const knn_plan *p, const knn_side *moving, const 
                      best->worst[i]};
       settled += c.run(w->scores + i * KNN_COLUMNS, up16(columns), screen ? band(b, moving->row[i], m) : 0, !screen);
     }
-    learn(w, screen, settled, moving->rows * columns, SEARCH_TRIAL);
+    learn(w, screen, settled, moving->rows * columns);
   }
 }
 

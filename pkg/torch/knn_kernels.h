@@ -28,7 +28,7 @@ typedef struct {
   float longest; // no row is longer
 } knn_plan;
 
-// A row in integers: x = scale (128 a + b) + rest, a and b of 8 bits.
+// A row in integers: x = scale (256 a + b) + rest, a and b of 8 bits.
 typedef struct {
   float scale;
   float lost;   // length of rest, rounded up
