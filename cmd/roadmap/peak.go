@@ -26,6 +26,9 @@ func newPeakMeter(d torch.Device) peakMeter {
 		}
 		return peakMeter{device: d, before: m.Allocated}
 	}
+	if err := torch.EmptyCache(d); err != nil { // what is kept idle would hide in what is in use
+		return peakMeter{device: d, before: -1}
+	}
 	// Linux forgets the process's peak when told so, where that is allowed;
 	// elsewhere the peak since the start stands in for it.
 	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {

@@ -117,11 +117,12 @@ func Synchronize(d Device) error {
 	return failure("Synchronize", C.rt_synchronize(d.c()))
 }
 
-// MemoryStats are bytes on a GPU: what tensors use, what libtorch's allocator
-// holds for them, the most tensors ever used, and what the device has.
+// MemoryStats are bytes of a device: what tensors use, what the allocator holds
+// for them, the most that tensors used at once, and what the device has.
 type MemoryStats struct{ Allocated, Reserved, Peak, Free, Total int64 }
 
-// Memory reads a GPU's memory statistics; for the CPU they are all zero.
+// Memory reads a device's memory statistics. For the CPU they count tensors of
+// 1 MiB and more, and Free and Total are zero.
 func Memory(d Device) (MemoryStats, error) {
 	if err := d.use(); err != nil {
 		return MemoryStats{}, err
@@ -141,7 +142,7 @@ func ResetPeakMemory(d Device) error {
 	return failure("ResetPeakMemory", C.rt_reset_peak(d.c()))
 }
 
-// EmptyCache gives memory that libtorch's allocator holds and no tensor uses back to the device.
+// EmptyCache gives memory that the allocator holds and no tensor uses back to the device.
 func EmptyCache(d Device) error {
 	if err := d.use(); err != nil {
 		return err

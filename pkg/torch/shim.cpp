@@ -1,5 +1,6 @@
 #include "shim.h"
 #include "guard.h"
+#include "pool.h"
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
@@ -307,7 +308,13 @@ char *rt_synchronize(int device) {
 char *rt_memory_stats(int device, rt_memory *m) {
   return guard([&] {
     *m = {};
-    if (device < 0) return;
+    if (device < 0) {
+      pool::Stats host = pool::stats();
+      m->allocated = static_cast<int64_t>(host.used);
+      m->peak = static_cast<int64_t>(host.most);
+      m->reserved = static_cast<int64_t>(host.used + host.idle);
+      return;
+    }
     auto index = static_cast<c10::DeviceIndex>(device);
     auto stats = at::accelerator::getDeviceStats(index);
     m->allocated = stats.allocated_bytes[0].current;
@@ -321,13 +328,15 @@ char *rt_memory_stats(int device, rt_memory *m) {
 
 char *rt_reset_peak(int device) {
   return guard([&] {
-    if (device >= 0) at::accelerator::resetPeakStats(static_cast<c10::DeviceIndex>(device));
+    if (device < 0) pool::reset_most();
+    else at::accelerator::resetPeakStats(static_cast<c10::DeviceIndex>(device));
   });
 }
 
 char *rt_empty_cache(int device) {
   return guard([&] {
-    if (device >= 0) at::accelerator::emptyCache();
+    if (device < 0) pool::release();
+    else at::accelerator::emptyCache();
   });
 }
 
