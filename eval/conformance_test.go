@@ -48,16 +48,9 @@ func TestConformance(t *testing.T) {
 		t.Skipf("%s does not name a Python with pytorch-metric-learning and faiss-cpu; make conformance does", pythonVariable)
 	}
 	dir := t.TempDir()
-	writeProducts(t, dir)
+	writeRows(t, dir, products(t))
 	ours := evaluateApart(t, dir)
-	var peer measured
-	out, err := exec.Command(python, "testdata/peer.py", filepath.Join(dir, "x.npy"), filepath.Join(dir, "y.npy"), "0").Output()
-	if err == nil {
-		err = json.Unmarshal(out, &peer)
-	}
-	if err != nil {
-		t.Fatalf("peer: %v\n%s", err, out)
-	}
+	peer := evaluateByPeer(t, python, dir)
 	again := evaluateApart(t, dir)
 	ours.Seconds = math.Max(ours.Seconds, again.Seconds)
 	t.Logf("seconds: %.2f here, %.2f AccuracyCalculator with faiss-cpu (%.1f times as long); bare products: float32 %.2f, bfloat16 %.2f",
@@ -76,58 +69,74 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// writeProducts writes x.npy [60502, 512] and y.npy: each row is its class's centre, which
-// lies near its category's, and noise of its own strength, so that recall@1 is
-// about 0.92 and some rows are lost among the others.
-func writeProducts(t *testing.T, dir string) {
+// evaluateByPeer evaluates with pytorch-metric-learning, to the depth of the
+// largest class.
+func evaluateByPeer(t testing.TB, python, dir string) measured {
+	t.Helper()
+	var m measured
+	out, err := exec.Command(python, "testdata/peer.py", filepath.Join(dir, "x.npy"), filepath.Join(dir, "y.npy"), "0").Output()
+	if err == nil {
+		err = json.Unmarshal(out, &m)
+	}
+	if err != nil {
+		t.Fatalf("peer: %v\n%s", err, out)
+	}
+	return m
+}
+
+// class is one of a set's, with so many rows.
+type class struct {
+	label    int64
+	category string
+	rows     int
+}
+
+// writeRows writes x.npy [N, 512] and y.npy, never holding more than a row: each
+// is its class's centre, which lies near its category's, and noise of its own strength,
+// so that recall@1 is about 0.92 and some rows are lost among the others.
+func writeRows(t testing.TB, dir string, classes []class) {
 	t.Helper()
 	const dim = 512
 	r := rng.New(12)
-	normal := func(n int) []float32 {
-		v := make([]float32, n)
+	normal := func(v []float32) {
 		for i := range v {
 			v[i] = float32(r.NormFloat64())
 		}
-		return v
 	}
 	file, err := tensorio.CreateNPY(filepath.Join(dir, "x.npy"), tensorio.Float32, []int{dim}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer file.Discard()
-	categories, centres := map[string][]float32{}, map[int64][]float32{}
+	categories, centre, row := map[string][]float32{}, make([]float32, dim), make([]float32, dim)
 	var labels []int64
-	eachProduct(t, func(label int64, category string) {
-		if categories[category] == nil {
-			categories[category] = normal(dim)
+	for _, c := range classes {
+		if categories[c.category] == nil {
+			categories[c.category] = make([]float32, dim)
+			normal(categories[c.category])
 		}
-		if centres[label] == nil {
-			centres[label] = normal(dim)
-			for k, v := range categories[category] {
-				centres[label][k] += 0.55 * v
+		normal(centre)
+		for k, v := range categories[c.category] {
+			centre[k] += 0.55 * v
+		}
+		for range c.rows {
+			normal(row)
+			spread, length := float32(1.6*math.Exp(0.6*r.NormFloat64())), float32(0)
+			for k := range row {
+				row[k] = centre[k] + spread*row[k]
+				length += row[k] * row[k]
+			}
+			for k := range row {
+				row[k] /= float32(math.Sqrt(float64(length)))
+			}
+			labels = append(labels, c.label)
+			if err := file.Append(tensorio.Of(row, 1, dim)); err != nil {
+				t.Fatal(err)
 			}
 		}
-		row, spread := normal(dim), float32(1.6*math.Exp(0.6*r.NormFloat64()))
-		for k := range row {
-			row[k] = centres[label][k] + spread*row[k]
-		}
-		length := float32(0)
-		for _, v := range row {
-			length += v * v
-		}
-		for k := range row {
-			row[k] /= float32(math.Sqrt(float64(length)))
-		}
-		labels = append(labels, label)
-		if err := file.Append(tensorio.Of(row, 1, dim)); err != nil {
-			t.Fatal(err)
-		}
-	})
+	}
 	if err := file.Commit(); err != nil {
 		t.Fatal(err)
-	}
-	if len(labels) != 60502 {
-		t.Fatalf("%d products", len(labels))
 	}
 	err = tensorio.Save(filepath.Join(dir, "y.npy"), false, func(w io.Writer) error { return tensorio.WriteNPY(w, tensorio.Of(labels, len(labels))) })
 	if err != nil {
@@ -135,31 +144,37 @@ func writeProducts(t *testing.T, dir string) {
 	}
 }
 
-// eachProduct reads the list of the test split: label,category/file.
-func eachProduct(t *testing.T, use func(label int64, category string)) {
+// products is the classes of the test split of Stanford Online Products, whose
+// list is sorted by class: label,category/file.
+func products(t testing.TB) []class {
 	t.Helper()
 	list, err := os.Open(filepath.Join(dataFolder(t), "sop-lists", "stanford_online_test.csv"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer list.Close()
-	lines := bufio.NewScanner(list)
-	for lines.Scan() {
+	var all []class
+	rows := 0
+	for lines := bufio.NewScanner(list); lines.Scan(); rows++ {
 		number, path, _ := strings.Cut(lines.Text(), ",")
 		category, _, _ := strings.Cut(path, "/")
 		label, err := strconv.ParseInt(number, 10, 64)
 		if err != nil {
 			t.Fatal(err)
 		}
-		use(label, category)
+		if len(all) == 0 || all[len(all)-1].label != label {
+			all = append(all, class{label: label, category: category})
+		}
+		all[len(all)-1].rows++
 	}
-	if err := lines.Err(); err != nil {
-		t.Fatal(err)
+	if rows != 60502 {
+		t.Fatalf("%d products", rows)
 	}
+	return all
 }
 
 // evaluateApart evaluates in a process of its own, whose memory is counted.
-func evaluateApart(t *testing.T, dir string) measured {
+func evaluateApart(t testing.TB, dir string) measured {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run", "^TestEvaluateApart$", "-test.v")
 	cmd.Env = append(os.Environ(), peerVariable+"="+dir)
@@ -175,11 +190,11 @@ func evaluateApart(t *testing.T, dir string) measured {
 	return m
 }
 
-// TestEvaluateApart is the second process of TestConformance.
+// TestEvaluateApart is the second process of TestConformance and BenchmarkRows.
 func TestEvaluateApart(t *testing.T) {
 	dir := os.Getenv(peerVariable)
 	if dir == "" {
-		t.Skip("runs within TestConformance")
+		t.Skip("runs within TestConformance and BenchmarkRows")
 	}
 	e, err := tensorio.OpenEmbeddings(filepath.Join(dir, "x.npy"))
 	if err != nil {
@@ -206,7 +221,7 @@ func TestEvaluateApart(t *testing.T) {
 }
 
 // peakMemory is the most this process has held.
-func peakMemory(t *testing.T) int64 {
+func peakMemory(t testing.TB) int64 {
 	t.Helper()
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -28,7 +28,7 @@ func wantInputError(t *testing.T, err error, parts ...string) {
 }
 
 // dataFolder finds the real data beside the project, or skips.
-func dataFolder(t *testing.T) string {
+func dataFolder(t testing.TB) string {
 	t.Helper()
 	dir := os.Getenv("ROADMAP_DATA")
 	if dir == "" {
