@@ -82,19 +82,21 @@ func BenchmarkProducts(b *testing.B) {
 	for _, n := range sizes {
 		bench(b, fmt.Sprint(n), func(b *testing.B, s *torch.Scope) error {
 			data, _ := batch(n)
-			return report(b, products(torch.From(s, data, int64(n), 512)))
+			x := torch.From(s, data, int64(n), 512)
+			return report(b, products(x, x))
 		})
 	}
 }
 
-func products(x *torch.Tensor) func() error {
+func products(query, gallery *torch.Tensor) func() error {
 	return func() error {
-		step := x.Scope().Child()
+		step := query.Scope().Child()
 		defer step.Close()
 		torch.NoGrad(func() {
-			scores := x.Alias(step).MatMul(x.T())
-			scores.MatMul(x)
-			scores.T().MatMul(x)
+			q, g := query.Alias(step), gallery.Alias(step)
+			scores := q.MatMul(g.T())
+			scores.MatMul(g)
+			scores.T().MatMul(q)
 		})
 		return step.Err()
 	}
@@ -175,8 +177,8 @@ func newTrained(s *torch.Scope, name string, n int) (*trained, error) {
 	}
 	leaf := torch.From(s, data, int64(n), 512).RequireGrad(true)
 	in := losses.Input{QueryLabels: labels}
-	if losses.UsesProxies(l) {
-		in.Gallery = leaf.Slice(0, 0, int64(n), 4).Detach().Clone().RequireGrad(true)
+	if losses.UsesProxies(l) { // one in the middle of each class
+		in.Gallery = leaf.Detach().Reshape(int64(n/4), 4, 512).MeanDim([]int64{1}, false).RequireGrad(true)
 		for c := range n / 4 {
 			in.GalleryLabels = append(in.GalleryLabels, int64(c))
 		}
@@ -220,7 +222,11 @@ func BenchmarkLoss(b *testing.B) {
 				if err != nil {
 					return err
 				}
-				floor, err := best(products(l.query))
+				gallery := l.query
+				if l.in.Gallery != nil {
+					gallery = l.in.Gallery
+				}
+				floor, err := best(products(l.query, gallery))
 				if err != nil {
 					return err
 				}

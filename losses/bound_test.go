@@ -2,6 +2,7 @@ package losses_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -125,6 +126,60 @@ func TestByHand(t *testing.T) {
 				t.Errorf("%v: %.15f, want %.15f", c.scores, got, c.want)
 			}
 		})
+	}
+}
+
+// The derivative at a kink is 0 (a hinge, a corner of a triangle) and that of
+// the branch that holds there (H⁻), in the fused pass and by plain operations.
+func TestDerivativeAtKinks(t *testing.T) {
+	sigma := func(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
+	atDelta := sigma(2.5) // of t = δ = 0.25 with τ = 0.1
+	for _, c := range []struct {
+		loss               string
+		set                map[string]any
+		positive, negative float64
+		want               [2]float64 // by the positive, by the negative
+	}{
+		{"calibration", map[string]any{"alpha": 0.75, "beta": 0.25}, 0.75, 0.25, [2]float64{0, 0}},
+		{"calibration", map[string]any{"alpha": 0.75, "beta": 0.25}, 0.5, 0.5, [2]float64{-1, 1}},
+		{"contrastive", map[string]any{"positive_margin": 0.75, "negative_margin": 0.25}, 0.75, 0.25, [2]float64{0, 0}},
+		{"triplet", map[string]any{"margin": 0.25}, 0.5, 0.25, [2]float64{0, 0}},
+		{"triplet", map[string]any{"margin": 0.25}, 0.5, 0.5, [2]float64{-1, 1}},
+		// Centres at scores 1, 1/2, 0 …; between two of them, at 1/4, an entry counts 1/2 in each.
+		// Positive at a centre: H⁺h⁺/H = 1/(1 + n) with n = 2s for the negative at s.
+		{"fastap", map[string]any{"bins": 4}, 0.5, 0.25, [2]float64{0, 2 / 2.25}},
+		// Negative at a centre, p = 2s of the positive there: AP = p²/(p + 1) + (1 − p)/2.
+		{"fastap", map[string]any{"bins": 4}, 0.25, 0.5, [2]float64{-2 * (1.25/2.25 - 0.5), 0}},
+		{"softbinap", map[string]any{"bins": 5}, 0.5, 0.25, [2]float64{0, 2 / 2.25}},
+		{"softbinap", map[string]any{"bins": 5}, 0.25, 0.5, [2]float64{-2 * (1.25/2.25 - 0.5), 0}},
+		// H⁻/(1 + H⁻) has the slope H⁻′/(1 + H⁻)²
+		{"supap", nil, 0.5, 0.5, [2]float64{-25. / 4, 25. / 4}},
+		{"supap", map[string]any{"variant": "released"}, 0.5, 0.5, [2]float64{-25 / 2.25, 25 / 2.25}},
+		{"supap", map[string]any{"tau": 0.1, "delta": 0.25}, 0.5, 0.75, [2]float64{
+			-10 * atDelta * (1 - atDelta) / math.Pow(1.5+atDelta, 2), 10 * atDelta * (1 - atDelta) / math.Pow(1.5+atDelta, 2)}},
+	} {
+		for _, plain := range []bool{false, true} {
+			s := torch.NewScope()
+			scores := torch.From(s, []float64{c.positive, c.negative}, 1, 2).RequireGrad(true)
+			r, err := losses.Forward(build(t, c.loss, c.set), losses.Input{Scores: scores, Relevance: torch.From(s, []bool{true, false}, 1, 2), Plain: plain})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := r.Value.Backward(); err != nil {
+				t.Fatal(err)
+			}
+			got, err := scores.Grad(s).Float64s()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range got {
+				if math.Abs(got[i]-c.want[i]) > 1e-12 {
+					t.Errorf("%s %v at %g, %g (plain %v): gradient %v, want %v", c.loss, c.set, c.positive, c.negative, plain, got, c.want)
+					break
+				}
+			}
+			s.Close()
+		}
 	}
 }
 

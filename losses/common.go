@@ -16,7 +16,7 @@ type Common struct {
 	Lone      string `yaml:"lone"`      // queries without a positive: "skip" and count them, or "fail"
 	DType     string `yaml:"dtype"`     // of the scores: "auto" (float32; float64 for float64 embeddings), "float32", "float64"
 	Chunk     Chunk  `yaml:"chunk"`     // queries a block; "auto": as many as the budget holds
-	Budget    Bytes  `yaml:"budget"`    // memory that scores and blocks may use, such as 512MiB
+	Budget    Bytes  `yaml:"budget"`    // memory that scores and blocks may use beside one tile of scores, such as 512MiB
 	Flatten   bool   `yaml:"flatten"`   // all rows of given scores are one list
 	Memory    Memory `yaml:"memory"`    // embeddings of earlier steps in the gallery
 }

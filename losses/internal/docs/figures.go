@@ -22,40 +22,46 @@ type curve struct {
 	label string
 	loss  string
 	set   []string
+	color color.Color
 	of    func(value, gradient float64) float64
 }
+
+var (
+	black  = color.RGBA{0x22, 0x22, 0x22, 0xff}
+	blue   = color.RGBA{0x1f, 0x77, 0xb4, 0xff}
+	red    = color.RGBA{0xd6, 0x27, 0x28, 0xff}
+	pink   = color.RGBA{0xff, 0x98, 0x96, 0xff}
+	green  = color.RGBA{0x2c, 0xa0, 0x2c, 0xff}
+	purple = color.RGBA{0x94, 0x67, 0xbd, 0xff}
+	brown  = color.RGBA{0x8c, 0x56, 0x4b, 0xff}
+)
 
 // figures draws what the losses do to one pair, by evaluating them.
 func figures() (map[string][]byte, error) {
 	// With one positive rank⁺ is 1, and L = 1 − 1/(1 + H⁻): H⁻ = L/(1 − L).
 	step := func(value, _ float64) float64 { return value / (1 - value) }
 	slope := func(_, gradient float64) float64 { return gradient }
-	surrogates, err := figure("Functions for the step in rank−", "s_j − s_k", "H−", -0.1, 0.1, 0, 6, []curve{
-		{"H (ap)", "ap", nil, step},
-		{"σ (smoothap)", "smoothap", nil, step},
-		{"H− (supap)", "supap", nil, step},
-		{"H− (supap, released)", "supap", []string{"variant=released"}, step},
+	surrogates, err := figure("Functions for the step in rank−", "s_j − s_k", "H−", -0.1, 0.1, 0, 7, []curve{
+		{"H (ap; H+ of supap)", "ap", nil, black, step},
+		{"σ (smoothap)", "smoothap", nil, blue, step},
+		{"H− (supap)", "supap", nil, red, step},
+		{"H− (supap, released)", "supap", []string{"variant=released"}, pink, step},
 	})
 	if err != nil {
 		return nil, err
 	}
 	gradients, err := figure("Gradient of the loss by the score of the negative", "s_j − s_k", "∂L/∂s_j", -0.2, 0.4, 0, 18, []curve{
-		{"smoothap", "smoothap", nil, slope},
-		{"supap", "supap", nil, slope},
-		{"supap, released", "supap", []string{"variant=released"}, slope},
-		{"recallk (k = 1)", "recallk", []string{"k=[1]"}, slope},
-		{"fastap", "fastap", nil, slope},
-		{"triplet", "triplet", nil, slope},
+		{"smoothap", "smoothap", nil, blue, slope},
+		{"supap", "supap", nil, red, slope},
+		{"supap, released", "supap", []string{"variant=released"}, pink, slope},
+		{"recallk (k = 1)", "recallk", []string{"k=[1]"}, brown, slope},
+		{"fastap", "fastap", nil, green, slope},
+		{"triplet", "triplet", nil, purple, slope},
 	})
 	if err != nil {
 		return nil, err
 	}
 	return map[string][]byte{"docs/losses/surrogates.svg": surrogates, "docs/losses/gradients.svg": gradients}, nil
-}
-
-var colors = []color.Color{
-	color.RGBA{0x22, 0x22, 0x22, 0xff}, color.RGBA{0x1f, 0x77, 0xb4, 0xff}, color.RGBA{0xd6, 0x27, 0x28, 0xff},
-	color.RGBA{0xff, 0x98, 0x96, 0xff}, color.RGBA{0x2c, 0xa0, 0x2c, 0xff}, color.RGBA{0x94, 0x67, 0xbd, 0xff},
 }
 
 func figure(title, x, y string, from, to, low, high float64, curves []curve) ([]byte, error) {
@@ -65,19 +71,16 @@ func figure(title, x, y string, from, to, low, high float64, curves []curve) ([]
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = from, to, low, high
 	p.Legend.Top, p.Legend.Left = true, true
 	p.Add(plotter.NewGrid())
-	for i, c := range curves {
+	for _, c := range curves {
 		points, err := c.sample(from, to)
 		if err != nil {
 			return nil, fmt.Errorf("figure %q, %s: %w", title, c.label, err)
-		}
-		for k := range points { // what leaves the figure runs along its edge
-			points[k].Y = min(max(points[k].Y, low), high)
 		}
 		line, err := plotter.NewLine(points)
 		if err != nil {
 			return nil, err
 		}
-		line.Color, line.Width = colors[i], vg.Points(1.4)
+		line.Color, line.Width = c.color, vg.Points(1.4)
 		p.Add(line)
 		p.Legend.Add(c.label, line)
 	}
