@@ -103,3 +103,36 @@ func TestOtherGroundTruth(t *testing.T) {
 		t.Errorf("%+v, %v", g, err)
 	}
 }
+
+// FuzzGroundTruth: whatever a file holds, it is refused as the user's input, or
+// every query has its judgement, of images that are there, each in one list.
+func FuzzGroundTruth(f *testing.F) {
+	f.Add([]byte("}(U\x06imlist](U\x01aU\x01beU\x07qimlist]U\x01qaU\x03gnd]}(U\x04easy]K\x01aU\x04hard]K\x00aU\x04junk]U\x03bbx](F0.\nK\x00K\x01K\x02euau."))
+	f.Add([]byte("}U\x06imlist]K\x01as."))
+	f.Add([]byte("cos\nsystem\n(U\x04harmtR."))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		path := filepath.Join(t.TempDir(), "gnd.pkl")
+		if err := os.WriteFile(path, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		g, err := ReadGroundTruth(path)
+		if err != nil {
+			if !fault.IsInput(err) {
+				t.Fatalf("%v is no input error", err)
+			}
+			return
+		}
+		if len(g.Judgements) != len(g.Queries) {
+			t.Fatalf("%d judgements of %d queries", len(g.Judgements), len(g.Queries))
+		}
+		for _, j := range g.Judgements {
+			seen := map[int]bool{}
+			for _, image := range slices.Concat(j.Easy, j.Hard, j.Junk) {
+				if image < 0 || image >= len(g.Gallery) || seen[image] {
+					t.Fatalf("image %d of %d, in %+v", image, len(g.Gallery), j)
+				}
+				seen[image] = true
+			}
+		}
+	})
+}

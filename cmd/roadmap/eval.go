@@ -270,7 +270,7 @@ func levelName(metric, level string) string {
 // pairs shows progress in pairs compared, whose number is known once they are
 // being compared.
 func (p *progress) pairs(done, total int64) {
-	p.total = int(total)
+	p.expect(int(total))
 	p.set(int(done), "")
 }
 

@@ -137,15 +137,20 @@ func (s *sets) level(c *cli.Context, spec string) error {
 	}
 	var lists []tensorio.Labels
 	for side := range sides {
+		path := []string{c.String("labels"), c.String("gallery-labels")}[side]
 		var labels tensorio.Labels
 		var err error
 		if given {
-			labels, err = tensorio.ReadLabels(paths[side])
+			path = paths[side]
+			labels, err = tensorio.ReadLabels(path)
 		} else {
-			labels, err = column([]string{c.String("labels"), c.String("gallery-labels")}[side], name)
+			labels, err = column(path, name)
 		}
 		if err != nil {
 			return err
+		}
+		if of := s.files[side]; labels.Len() != of.Shape[0] {
+			return fault.Inputf("--level %s: %s has %d labels, but %s has %d rows", name, path, labels.Len(), of.Path, of.Shape[0])
 		}
 		lists = append(lists, labels)
 	}

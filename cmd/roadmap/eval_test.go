@@ -255,6 +255,7 @@ func TestEvalRefuses(t *testing.T) {
 		{append(plain, "--level", "kind"), "is no .csv"},
 		{append(plain, "--level", "kind="+labels+","+labels), "give 1 file"},
 		{append(plain, "--level", "kind="+labels, "--level", "kind="+labels), "given twice"},
+		{append(plain, "--level", "kind="+textFile(t, dir, "few.txt", "a\nb\na\n")), "few.txt has 3 labels, but"},
 		{append(plain, "--per-query", good), "e.npy"},
 		{append(plain, "--gap", "all"), "--gap all"},
 		{append(plain, "--gap", "random=1"), "from 2 to 4"},

@@ -121,13 +121,20 @@ func TestProgressBar(t *testing.T) {
 	if !strings.HasSuffix(before, "\r") && !strings.HasSuffix(before, "\x1b[2K") {
 		t.Errorf("the note follows %q", before[max(0, len(before)-20):])
 	}
-	p.set(10, "")
+	p.expect(20) // the total was not known before
+	c.advance(2 * time.Second)
+	p.set(15, "")
+	if drawn := out.String(); !strings.Contains(drawn, "75%") || !strings.Contains(drawn, "15/20") {
+		t.Errorf("the bar shows %q", drawn)
+	}
+	p.set(20, "")
 	p.finish()
+	p.expect(30)
 	if screen.bar != nil {
 		t.Error("the bar is still there")
 	}
 	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
-	if last := lines[len(lines)-1]; !strings.Contains(last, "train: 10/10 steps, ") {
+	if last := lines[len(lines)-1]; !strings.Contains(last, "train: 20/20 steps, ") {
 		t.Errorf("the last line is %q", last)
 	}
 }

@@ -52,6 +52,7 @@ type progress struct {
 	begin, last time.Time // last: when something was shown
 	done        int
 	note        string
+	over        bool // finish was called
 
 	started bool // a first count was given
 	first   int  // that count: work that goes on does not begin at 0
@@ -77,25 +78,38 @@ func newProgress(c *cli.Context, what, unit string, total int) *progress {
 func startProgress(screen *console, what, unit string, total int, now func() time.Time) *progress {
 	p := &progress{screen: screen, what: what, unit: unit, total: total, now: now, begin: now()}
 	p.last = p.begin
-	if screen == nil || !screen.terminal {
-		return p
+	p.show()
+	return p
+}
+
+// show puts a bar for the total on a terminal.
+func (p *progress) show() {
+	if p.screen == nil || !p.screen.terminal {
+		return
 	}
-	screen.mu.Lock()
-	defer screen.mu.Unlock()
-	limit := total
+	p.screen.mu.Lock()
+	defer p.screen.mu.Unlock()
+	limit := p.total
 	if limit == 0 {
 		limit = -1 // the bar's way to say unknown
 	}
-	screen.bar = progressbar.NewOptions(limit,
-		progressbar.OptionSetWriter(screen.w),
-		progressbar.OptionSetDescription(what),
+	p.screen.bar = progressbar.NewOptions(limit,
+		progressbar.OptionSetWriter(p.screen.w),
+		progressbar.OptionSetDescription(p.what),
 		progressbar.OptionShowCount(),
 		progressbar.OptionFullWidth(),
 		progressbar.OptionSetElapsedTime(false), // the description has rate and time
 		progressbar.OptionSetPredictTime(false),
 		progressbar.OptionSetSpinnerChangeInterval(0), // draws in set alone, never from a goroutine
 		progressbar.OptionClearOnFinish())
-	return p
+}
+
+// expect says the total, where it was unknown in the beginning.
+func (p *progress) expect(total int) {
+	if total != p.total && !p.over {
+		p.total = total
+		p.show()
+	}
 }
 
 // set says how many units are done, with a short note ("loss 0.31") or "".
@@ -127,6 +141,7 @@ func (p *progress) draw(now time.Time) {
 
 // finish takes the bar away and leaves one line with the whole of it.
 func (p *progress) finish() {
+	p.over = true
 	if p.screen == nil {
 		return
 	}

@@ -175,7 +175,7 @@ func (r *KNNRows) Fill(at int, rows []float32) (longest float32, err error) {
 	bad := C.knn_prepare(&r.knn.plan, (*C.float)(unsafe.SliceData(rows)), C.int64_t(n), C.int(r.knn.dim), s.x, s.q, s.row, &long, &why)
 	switch why {
 	case C.KNN_NOT_FINITE:
-		return 0, &KNNBadRow{int(bad), "has a NaN or an infinity"}
+		return 0, &KNNBadRow{int(bad), "has a NaN, an infinity or a number that float32 cannot hold"}
 	case C.KNN_ZERO_ROW:
 		return 0, &KNNBadRow{int(bad), "is all zeros, so it has no direction and no cosine"}
 	case C.KNN_TOO_LONG:
