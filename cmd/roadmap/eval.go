@@ -433,6 +433,19 @@ func perQuery(q rank.Query, metrics []rank.Metric) []string {
 	return cells
 }
 
+// lone is the number of lone queries in print.
+func (r *evaluated) lone() string {
+	by, ok := r.Lone.(map[string]int)
+	if !ok {
+		return fmt.Sprint(r.Lone)
+	}
+	var parts []string
+	for _, d := range rank.Difficulties {
+		parts = append(parts, fmt.Sprintf("%s %d", d, by[string(d)]))
+	}
+	return strings.Join(parts, ", ")
+}
+
 // print writes the result for people.
 func (r *evaluated) print(w io.Writer) error {
 	var rows [][]string
@@ -456,8 +469,8 @@ func (r *evaluated) print(w io.Writer) error {
 	if err := printTable(w, header, rows); err != nil {
 		return err
 	}
-	text := fmt.Sprintf("%d queries, %d in the gallery, %d dimensions, %s, ties by %s; lone queries: %v; %.2f s\n",
-		r.Queries, r.Gallery, r.Dim, r.Distance, r.Ties, r.Lone, r.Seconds)
+	text := fmt.Sprintf("%d queries, %d in the gallery, %d dimensions, %s, ties by %s; lone queries: %s; %.2f s\n",
+		r.Queries, r.Gallery, r.Dim, r.Distance, r.Ties, r.lone(), r.Seconds)
 	if len(r.First) > 0 {
 		text += "rank of the first relevant item:"
 		for _, q := range r.First {

@@ -206,6 +206,10 @@ func TestEvalProtocols(t *testing.T) {
 	if m := figures(t, o, "metrics"); len(m) != 12 || m["map/medium"] <= 0 || m["mp@10/hard"] < 0 {
 		t.Errorf("%v", m)
 	}
+	stdout, stderr, code = roadmap(t, "eval", "--embeddings", query, "--gallery", gallery, "--protocol", "revisited", "--ground-truth", truth)
+	if code != codeDone || !strings.Contains(stdout, "lone queries: easy 0, medium 0, hard 0;") {
+		t.Errorf("code %d, %s, %s", code, stderr, stdout)
+	}
 	if _, stderr, code = roadmap(t, "eval", "--embeddings", gallery, "--gallery", query, "--protocol", "revisited", "--ground-truth", truth); code != codeInput || !strings.Contains(stderr, "70 queries") {
 		t.Errorf("query and gallery the wrong way round: code %d, %s", code, stderr)
 	}
