@@ -1,6 +1,7 @@
 package losses
 
 import (
+	"math"
 	"slices"
 
 	"roadmap/pkg/fault"
@@ -106,6 +107,8 @@ func (in *Input) checkScores(l Loss) error {
 		return fault.Inputf("scores have shape %v and relevance %v; they must be the same", shape, other)
 	case !in.Scores.DType().IsFloat():
 		return fault.Inputf("scores are %s; want floating-point numbers", in.Scores.DType())
+	case l.Shared().Flatten && shape[0] > math.MaxInt32/shape[1]:
+		return fault.Inputf("flatten: one list of %d x %d scores is too long; give at most %d", shape[0], shape[1], math.MaxInt32)
 	}
 	return nil
 }

@@ -93,6 +93,18 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
+// One list is of scores that are given, and as long as its columns can be numbered.
+func TestFlattenRefuses(t *testing.T) {
+	s := torch.NewScope()
+	defer s.Close()
+	l := build(t, "ap", map[string]any{"flatten": true})
+	_, err := losses.Forward(l, losses.Input{Query: torch.From(s, []float32{1, 2}, 1, 2), QueryLabels: []int64{0}})
+	refused(t, err, []string{"flatten", "scores and relevance"})
+	long := torch.From(s, []float32{0}, 1, 1).Expand(1<<16, 1<<15) // of one element in memory
+	_, err = losses.Forward(l, losses.Input{Scores: long, Relevance: long})
+	refused(t, err, []string{"flatten", "65536 x 32768"})
+}
+
 // Parameters out of range are refused by name, in a recipe and in a struct.
 func TestBadParameters(t *testing.T) {
 	for _, c := range []struct{ loss, set, says string }{

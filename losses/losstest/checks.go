@@ -338,6 +338,18 @@ func budgets(t *testing.T, s subject) {
 	}
 }
 
+// tiles: more queries than one tile of scores holds, with all scores at once
+// and tile by tile.
+func tiles(t *testing.T, s subject) {
+	p := clusters(t, s, 1100)
+	got := run(t, s.make(t), p)
+	l := s.make(t)
+	l.Shared().Budget = 1 << 20
+	near(t, run(t, l, p), got, 1e-12)
+	p.plain = true
+	near(t, got, run(t, s.make(t), p), 1e-12)
+}
+
 func fused(t *testing.T, s subject) {
 	for _, c := range []struct {
 		dtype torch.DType

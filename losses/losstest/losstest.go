@@ -35,6 +35,7 @@ var checks = []check{
 	{"scores in place of embeddings", scoreForm},
 	{"chunk changes nothing", chunks},
 	{"budget changes nothing", budgets},
+	{"several tiles", tiles},
 	{"fused pass is the plain operations", fused},
 	{"number of threads changes nothing", threads},
 	{"two runs are equal to the bit", repeat},
