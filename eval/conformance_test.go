@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"roadmap/pkg/datatest"
 	"roadmap/pkg/rng"
 	"roadmap/pkg/tensorio"
 	"roadmap/pkg/torch"
@@ -148,7 +149,7 @@ func writeRows(t testing.TB, dir string, classes []class) {
 // list is sorted by class: label,category/file.
 func products(t testing.TB) []class {
 	t.Helper()
-	list, err := os.Open(filepath.Join(dataFolder(t), "sop-lists", "stanford_online_test.csv"))
+	list, err := os.Open(datatest.Shared(t, "sop-lists/stanford_online_test.csv"))
 	if err != nil {
 		t.Fatal(err)
 	}

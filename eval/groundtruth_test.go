@@ -4,51 +4,22 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
+	"roadmap/pkg/datatest"
 	"roadmap/pkg/fault"
+	"roadmap/pkg/fault/faulttest"
 )
-
-// wantInputError asserts an error marked as input whose text has every part.
-func wantInputError(t *testing.T, err error, parts ...string) {
-	t.Helper()
-	if err == nil {
-		t.Errorf("no error; want one that says %q", parts)
-		return
-	}
-	if !fault.IsInput(err) {
-		t.Errorf("not marked as input: %v", err)
-	}
-	for _, part := range parts {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%q\ndoes not contain %q", err, part)
-		}
-	}
-}
-
-// dataFolder finds the real data beside the project, or skips.
-func dataFolder(t testing.TB) string {
-	t.Helper()
-	dir := os.Getenv("ROADMAP_DATA")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "shared", "data")
-	}
-	if _, err := os.Stat(dir); err != nil {
-		t.Skipf("no real data at %s; name its folder in ROADMAP_DATA", dir)
-	}
-	return dir
-}
 
 // TestOfficialGroundTruth reads the published files; the totals are those of
 // the data set's documentation.
 func TestOfficialGroundTruth(t *testing.T) {
-	dir := dataFolder(t)
+	dir := datatest.Shared(t, "revisitop")
 	for name, want := range map[string]struct{ gallery, easy, hard, junk, noEasy int }{
 		"gnd_roxford5k.pkl": {4993, 3029, 2497, 1356, 2},
 		"gnd_rparis6k.pkl":  {6322, 6874, 10350, 7153, 0},
 	} {
-		g, err := ReadGroundTruth(filepath.Join(dir, "revisitop", name))
+		g, err := ReadGroundTruth(filepath.Join(dir, name))
 		if err != nil {
 			t.Error(err)
 			continue
@@ -93,7 +64,7 @@ func TestOtherGroundTruth(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := ReadGroundTruth(path)
-		wantInputError(t, err, path, part)
+		faulttest.Refused(t, err, path, part)
 	}
 	path := filepath.Join(t.TempDir(), "gnd.pkl")
 	if err := os.WriteFile(path, []byte(gnd("K\x02", "K\x00", "", box)), 0o644); err != nil {

@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"roadmap/eval/rank"
 	"roadmap/eval/rank/ranktest"
+	"roadmap/pkg/datatest"
 	"roadmap/pkg/fault"
 	"roadmap/pkg/rng"
 )
@@ -111,7 +111,7 @@ func TestRevisited(t *testing.T) {
 // TestOfficialLists evaluates embeddings that the published ground truth makes
 // perfect: easy images near the query, hard ones behind them, junk anywhere.
 func TestOfficialLists(t *testing.T) {
-	path := filepath.Join(dataFolder(t), "revisitop", "gnd_roxford5k.pkl")
+	path := datatest.Shared(t, "revisitop/gnd_roxford5k.pkl")
 	truth, err := ReadGroundTruth(path)
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"roadmap/losses"
+	"roadmap/pkg/fault/faulttest"
 	"roadmap/pkg/nn"
 	"roadmap/pkg/tensorio"
 	"roadmap/pkg/torch"
@@ -310,13 +311,13 @@ func TestCriterionRefuses(t *testing.T) {
 	setup := losses.Setup{Params: nn.NewParams(s, torch.CPU, 1), Dim: stepDim, Batch: 6, Labels: []int64{0, 1}}
 	for loss, says := range map[string]string{"ap": "metric", "proxynca": "memory"} {
 		_, err := losses.Start(build(t, loss, map[string]any{"memory": map[string]any{"size": 3}}), setup)
-		refused(t, err, []string{says})
+		faulttest.Refused(t, err, says)
 	}
 	c := start(t, s, "supap", map[string]any{"memory": map[string]any{"size": 3}})
 	in := steps(1)[0].input(s)
 	in.QueryIDs = nil
 	_, err := c.Forward(in)
-	refused(t, err, []string{"memory", "ids"})
+	faulttest.Refused(t, err, "memory", "ids")
 	_, err = losses.Forward(build(t, "supap", map[string]any{"memory": map[string]any{"size": 3}}), steps(1)[0].input(s))
-	refused(t, err, []string{"memory", "training run"})
+	faulttest.Refused(t, err, "memory", "training run")
 }

@@ -7,7 +7,7 @@ import (
 
 	"roadmap/losses"
 	"roadmap/pkg/config"
-	"roadmap/pkg/fault"
+	"roadmap/pkg/fault/faulttest"
 	"roadmap/pkg/torch"
 )
 
@@ -84,7 +84,7 @@ func TestBadInput(t *testing.T) {
 				c.spoil(s, &in)
 			}
 			_, err := losses.Forward(build(t, name, nil), in)
-			refused(t, err, c.says)
+			faulttest.Refused(t, err, c.says...)
 			s.Close()
 			if left := torch.Live() - before; left != 0 {
 				t.Errorf("%d tensor handles are left", left)
@@ -99,10 +99,10 @@ func TestFlattenRefuses(t *testing.T) {
 	defer s.Close()
 	l := build(t, "ap", map[string]any{"flatten": true})
 	_, err := losses.Forward(l, losses.Input{Query: torch.From(s, []float32{1, 2}, 1, 2), QueryLabels: []int64{0}})
-	refused(t, err, []string{"flatten", "scores and relevance"})
+	faulttest.Refused(t, err, "flatten", "scores and relevance")
 	long := torch.From(s, []float32{0}, 1, 1).Expand(1<<16, 1<<15) // of one element in memory
 	_, err = losses.Forward(l, losses.Input{Scores: long, Relevance: long})
-	refused(t, err, []string{"flatten", "65536 x 32768"})
+	faulttest.Refused(t, err, "flatten", "65536 x 32768")
 }
 
 // Parameters out of range are refused by name, in a recipe and in a struct.
@@ -156,29 +156,13 @@ func TestBadParameters(t *testing.T) {
 			}
 			continue
 		}
-		refused(t, err, []string{c.says})
+		faulttest.Refused(t, err, c.says)
 	}
 	l := &losses.SmoothAP{Common: losses.Common{Self: "exclude", Lone: "skip", DType: "auto", Budget: 1 << 20, Memory: losses.Memory{Combine: "sum"}}, Tau: math.NaN()}
 	_, err := losses.Forward(l, losses.Input{})
-	refused(t, err, []string{"tau is NaN"})
+	faulttest.Refused(t, err, "tau is NaN")
 	if _, err := losses.New("supapp"); err == nil || !strings.Contains(err.Error(), `"supap"`) {
 		t.Errorf("%v does not suggest supap", err)
-	}
-}
-
-func refused(t *testing.T, err error, says []string) {
-	t.Helper()
-	if err == nil {
-		t.Errorf("no error; want one that says %q", says)
-		return
-	}
-	if !fault.IsInput(err) {
-		t.Errorf("%v is no input error", err)
-	}
-	for _, part := range says {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%q does not say %q", err, part)
-		}
 	}
 }
 

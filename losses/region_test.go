@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"roadmap/losses"
+	"roadmap/pkg/fault/faulttest"
 	"roadmap/pkg/torch"
 )
 
@@ -56,5 +57,5 @@ func TestOperatingRegion(t *testing.T) {
 		t.Errorf("operating region = %g, want %d/%d", got, steep, all)
 	}
 	_, err = losses.OperatingRegion(losses.Input{Query: torch.From(s, x, n, d), QueryLabels: labels}, 0)
-	refused(t, err, []string{"tau is 0"})
+	faulttest.Refused(t, err, "tau is 0")
 }

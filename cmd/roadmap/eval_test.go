@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"roadmap/pkg/datatest"
 	"roadmap/pkg/tensorio"
 )
 
@@ -190,13 +191,7 @@ func TestEvalProtocols(t *testing.T) {
 	if m, sd := figures(t, o, "metrics"), figures(t, o, "sd"); m["r@1"] != 1 || sd["r@1"] != 0 || o["queries"] != 24. || o["gallery"] != 12. || o["repeats"] != 4. {
 		t.Errorf("%v", o)
 	}
-	truth := filepath.Join("..", "..", "..", "shared", "data", "revisitop", "gnd_rparis6k.pkl")
-	if dir := os.Getenv("ROADMAP_DATA"); dir != "" {
-		truth = filepath.Join(dir, "revisitop", "gnd_rparis6k.pkl")
-	}
-	if _, err := os.Stat(truth); err != nil {
-		t.Skipf("no ground truth: %v; set ROADMAP_DATA", err)
-	}
+	truth := datatest.Shared(t, "revisitop/gnd_rparis6k.pkl")
 	query, gallery := npy(t, dir, "q.npy", make16(70, 4), 70, 4), npy(t, dir, "g.npy", make16(6322, 4), 6322, 4)
 	stdout, stderr, code = roadmap(t, "eval", "--embeddings", query, "--gallery", gallery, "--protocol", "revisited", "--ground-truth", truth, "--json")
 	if code != codeDone {

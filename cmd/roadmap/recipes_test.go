@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"roadmap/pkg/data/datatest"
+	"roadmap/pkg/datatest"
 )
 
 // groceries unpacks a few photographs of the Grocery Store dataset as

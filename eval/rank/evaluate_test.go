@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+
+	"roadmap/pkg/fault/faulttest"
 )
 
 func evaluate(t *testing.T, queries []Query, list string, o Options) *Report {
@@ -60,15 +62,15 @@ func TestEvaluateRefuses(t *testing.T) {
 	good := Query{[]int32{1}, 4}
 	lone := Query{nil, 4}
 	_, err := Evaluate(nil, parse(t, "r@1"), Options{})
-	wantInputError(t, err, "no queries")
+	faulttest.Refused(t, err, "no queries")
 	for _, policy := range []Lone{Skip, Zero} {
 		_, err = Evaluate([]Query{lone, lone}, parse(t, "r@1"), Options{Lone: policy})
-		wantInputError(t, err, "all 2 queries are lone")
+		faulttest.Refused(t, err, "all 2 queries are lone")
 	}
 	_, err = Evaluate([]Query{good}, parse(t, "r@4,p@5"), Options{})
-	wantInputError(t, err, "p@5: only 4 candidates")
+	faulttest.Refused(t, err, "p@5: only 4 candidates")
 	_, err = Evaluate([]Query{good}, parse(t, "r@1"), Options{Bootstrap: -1})
-	wantInputError(t, err, "bootstrap: -1")
+	faulttest.Refused(t, err, "bootstrap: -1")
 	for _, ranks := range [][]int32{{0}, {5}, {2, 2}, {3, 1}, {-1}} {
 		if _, err := Evaluate([]Query{{ranks, 4}}, parse(t, "r@1"), Options{}); err == nil {
 			t.Errorf("ranks %v among 4 candidates were evaluated", ranks)

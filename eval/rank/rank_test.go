@@ -3,28 +3,10 @@ package rank
 import (
 	"math"
 	"slices"
-	"strings"
 	"testing"
 
-	"roadmap/pkg/fault"
+	"roadmap/pkg/fault/faulttest"
 )
-
-// wantInputError asserts an error marked as input whose text has every part.
-func wantInputError(t *testing.T, err error, parts ...string) {
-	t.Helper()
-	if err == nil {
-		t.Errorf("no error; want one that says %q", parts)
-		return
-	}
-	if !fault.IsInput(err) {
-		t.Errorf("not marked as input: %v", err)
-	}
-	for _, part := range parts {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%q\ndoes not contain %q", err, part)
-		}
-	}
-}
 
 func parse(t *testing.T, list string) []Metric {
 	t.Helper()
@@ -97,9 +79,9 @@ func TestOptionNames(t *testing.T) {
 		}
 	}
 	_, err := ParseTies("worst")
-	wantInputError(t, err, `ties: "worst"`, "[index pessimistic optimistic]")
+	faulttest.Refused(t, err, `ties: "worst"`, "[index pessimistic optimistic]")
 	_, err = ParseLone("")
-	wantInputError(t, err, `lone: ""`, "[skip zero]")
+	faulttest.Refused(t, err, `lone: ""`, "[skip zero]")
 }
 
 func TestParseMetrics(t *testing.T) {
@@ -127,6 +109,6 @@ func TestParseMetrics(t *testing.T) {
 		"rp,r@1,rp":    "rp is asked for twice",
 	} {
 		_, err := ParseMetrics(list)
-		wantInputError(t, err, "metrics: ", part)
+		faulttest.Refused(t, err, "metrics: ", part)
 	}
 }

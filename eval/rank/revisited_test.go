@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"roadmap/pkg/fault/faulttest"
 )
 
 func TestTrapezoidalAPByHand(t *testing.T) {
@@ -89,9 +91,9 @@ func TestRevisitedAgainstLists(t *testing.T) {
 		}
 	}
 	_, err := Revisited([]RevisitedQuery{{Positive: []int32{1}}}, []int{0})
-	wantInputError(t, err, "mp@0")
+	faulttest.Refused(t, err, "mp@0")
 	_, err = Revisited(nil, nil)
-	wantInputError(t, err, "none of the 0 queries")
+	faulttest.Refused(t, err, "none of the 0 queries")
 }
 
 func TestDifficulties(t *testing.T) {

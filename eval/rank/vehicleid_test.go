@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+
+	"roadmap/pkg/fault/faulttest"
 )
 
 func TestVehicleID(t *testing.T) {
@@ -47,9 +49,9 @@ func TestVehicleID(t *testing.T) {
 		t.Error("two seeds gave one series of splits")
 	}
 	_, err = VehicleID(labels, 0, 3)
-	wantInputError(t, err, "repeats: 0")
+	faulttest.Refused(t, err, "repeats: 0")
 	_, err = VehicleID([]int64{1, 2}, 1, 3)
-	wantInputError(t, err, "no class has a second image")
+	faulttest.Refused(t, err, "no class has a second image")
 	_, err = VehicleID(nil, 1, 3)
-	wantInputError(t, err, "0 images")
+	faulttest.Refused(t, err, "0 images")
 }

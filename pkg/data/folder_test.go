@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"roadmap/pkg/data/datatest"
+	"roadmap/pkg/datatest"
 	"roadmap/pkg/fault/faulttest"
 )
 

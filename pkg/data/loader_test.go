@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"roadmap/pkg/data/datatest"
+	"roadmap/pkg/datatest"
 	"roadmap/pkg/fault"
 	"roadmap/pkg/fault/faulttest"
 )

@@ -22,7 +22,7 @@ type room struct {
 
 // leaves know no other part of the project but each other, and every package
 // may import them.
-var leaves = []string{"pkg/fault", "pkg/registry", "pkg/rng"}
+var leaves = []string{"pkg/fault", "pkg/registry", "pkg/rng", "pkg/datatest"}
 
 // rooms is the plan of the house. Nothing imports upwards; a package that is
 // not on the plan gets a line here, with its reason, before it gets code.
@@ -30,6 +30,7 @@ var rooms = []room{
 	{"pkg/fault", nil, "an error's cause is told without knowing who erred"},
 	{"pkg/rng", nil, "a stream of random numbers comes from a seed and nothing else"},
 	{"pkg/registry", nil, "it names components of every kind, so it can know none of them"},
+	{"pkg/datatest", nil, "tests of every package ask it for real data, by path"},
 	{"pkg/house", nil, "it reads the source as text"},
 	{"configs", nil, "recipes are data: text that the binary embeds"},
 
@@ -146,6 +147,8 @@ func TestRules(t *testing.T) {
 		{"test helper in a test", "losses/a_test.go", `package losses; import _ "roadmap/pkg/torch/torchtest"`, ""},
 		{"test helper in a test helper", "losses/losstest/a.go", doc + `package losstest; import _ "roadmap/pkg/torch/torchtest"`, ""},
 		{"test helper in the program", "losses/a.go", doc + `package losses; import _ "roadmap/losses/losstest"`, "imports losses/losstest: it helps tests"},
+		{"test helper of every room", "eval/a_test.go", `package eval; import _ "roadmap/pkg/datatest"`, ""},
+		{"it in the program", "eval/a.go", doc + `package eval; import _ "roadmap/pkg/datatest"`, "imports pkg/datatest: it helps tests"},
 		{"test helper of a room above", "pkg/torch/a_test.go", `package torch; import _ "roadmap/losses/losstest"`, "imports losses/losstest: the border"},
 		{"cgo", "losses/a.go", doc + `package losses; import "C"`, "imports C"},
 		{"cgo at the border", "pkg/torch/a.go", doc + `package torch; import "C"`, ""},
@@ -251,7 +254,7 @@ func refuse(s source, importPath string) string {
 		}
 		target = path.Dir(folder)
 	}
-	if target == home.folder || under(target, home.folder) || slices.Contains(leaves, target) || slices.Contains(home.may, target) {
+	if target == home.folder || under(target, home.folder) || slices.Contains(leaves, folder) || slices.Contains(leaves, target) || slices.Contains(home.may, target) {
 		return ""
 	}
 	return home.reason

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"roadmap/pkg/fault/faulttest"
 )
 
 func TestLabelFiles(t *testing.T) {
@@ -88,14 +90,14 @@ func TestLabelArrays(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := ReadLabels(path)
-		wantInputError(t, err, path, c.part)
+		faulttest.Refused(t, err, path, c.part)
 	}
 	labels, err := ReadLabels(golden("embeddings.safetensors"))
 	if got, _ := labels.Numbers(); err != nil || !slices.Equal(got, []int64{7, -1, 7}) {
 		t.Errorf("%v, %v", got, err)
 	}
 	_, err = ReadLabels(golden("every.safetensors"))
-	wantInputError(t, err, `no tensor "labels"`)
+	faulttest.Refused(t, err, `no tensor "labels"`)
 }
 
 func TestBadLabelFiles(t *testing.T) {
@@ -115,12 +117,12 @@ func TestBadLabelFiles(t *testing.T) {
 	} {
 		path := write(t, name, []byte(c.content))
 		_, err := ReadLabels(path)
-		wantInputError(t, err, path, c.part)
+		faulttest.Refused(t, err, path, c.part)
 	}
 	_, err := ReadLabels(filepath.Join(t.TempDir(), "missing.npy"))
-	wantInputError(t, err, "missing.npy", "no such file")
+	faulttest.Refused(t, err, "missing.npy", "no such file")
 	_, err = ReadLabels(t.TempDir())
-	wantInputError(t, err, "not a regular file")
+	faulttest.Refused(t, err, "not a regular file")
 }
 
 func TestTable(t *testing.T) {
@@ -140,13 +142,13 @@ func TestTable(t *testing.T) {
 		t.Errorf("%v, %v", paths, err)
 	}
 	_, err = table.Labels("genius")
-	wantInputError(t, err, "e.csv", `did you mean "genus"?`, "row, path, label, class, genus")
+	faulttest.Refused(t, err, "e.csv", `did you mean "genus"?`, "row, path, label, class, genus")
 	bare, err := ReadTable(write(t, "bare.csv", []byte("1\n2\n")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = bare.Labels("genus")
-	wantInputError(t, err, "bare.csv", "has no header")
+	faulttest.Refused(t, err, "bare.csv", "has no header")
 }
 
 func TestTextLabels(t *testing.T) {
@@ -172,7 +174,7 @@ func TestTextLabels(t *testing.T) {
 		}
 	}
 	_, err := TextLabels([]string{"1.0", "0.5"})
-	wantInputError(t, err, "row 2", "0.5")
+	faulttest.Refused(t, err, "row 2", "0.5")
 }
 
 func TestNumber(t *testing.T) {
@@ -216,7 +218,7 @@ func TestEmbeddings(t *testing.T) {
 		"every.safetensors": `no tensor "embeddings"`,
 	} {
 		_, err := OpenEmbeddings(golden(name))
-		wantInputError(t, err, name, part)
+		faulttest.Refused(t, err, name, part)
 	}
 	path := filepath.Join(t.TempDir(), "e.safetensors")
 	tensors := []Named{{"embeddings", Of([]float32{1, 2}, 2, 1)}, {"labels", Of([]int64{1}, 1)}}
@@ -224,7 +226,7 @@ func TestEmbeddings(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = OpenEmbeddings(path)
-	wantInputError(t, err, path, "1 labels for 2 embeddings")
+	faulttest.Refused(t, err, path, "1 labels for 2 embeddings")
 }
 
 // TestPyTorchEmbeddings: a bare tensor, and a dict with labels.
@@ -266,7 +268,7 @@ func FuzzLabels(f *testing.F) {
 		}
 		labels, err := ReadLabels(path)
 		if err != nil {
-			wantInputError(t, err, path)
+			faulttest.Refused(t, err, path)
 			return
 		}
 		if labels.Len() == 0 {

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"roadmap/pkg/fault/faulttest"
 )
 
 func text(s string) func(io.Writer) error {
@@ -41,7 +43,7 @@ func TestSaveNeverOverwritesUnasked(t *testing.T) {
 	if err := Save(path, false, text("first")); err != nil {
 		t.Fatal(err)
 	}
-	wantInputError(t, Save(path, false, text("second")), path, "exists already", "--force")
+	faulttest.Refused(t, Save(path, false, text("second")), path, "exists already", "--force")
 	if got := content(t, path); got != "first" {
 		t.Errorf("the file is now %q", got)
 	}
@@ -64,7 +66,7 @@ func TestFileThatAppearsMeanwhile(t *testing.T) {
 	if err := os.WriteFile(path, []byte("theirs"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	wantInputError(t, p.Commit(), path, "exists already")
+	faulttest.Refused(t, p.Commit(), path, "exists already")
 	p.Discard()
 	if got := content(t, path); got != "theirs" {
 		t.Errorf("the file is now %q", got)
@@ -97,14 +99,14 @@ func TestFailedWritesLeaveNothing(t *testing.T) {
 func TestDestinationsThatCannotBe(t *testing.T) {
 	dir := t.TempDir()
 	_, err := Create(filepath.Join(dir, "missing", "a.npy"), false)
-	wantInputError(t, err, "the folder", "does not exist")
+	faulttest.Refused(t, err, "the folder", "does not exist")
 	_, err = Create(dir, true)
-	wantInputError(t, err, "is a folder")
+	faulttest.Refused(t, err, "is a folder")
 	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	_, err = Create(filepath.Join(dir, "file", "a.npy"), false)
-	wantInputError(t, err, "cannot be written")
+	faulttest.Refused(t, err, "cannot be written")
 }
 
 func TestDiskFull(t *testing.T) {

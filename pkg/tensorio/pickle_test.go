@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"roadmap/pkg/fault/faulttest"
 )
 
 func list(items ...any) *List { return &List{Items: items} }
@@ -166,7 +168,7 @@ func TestDamagedPickles(t *testing.T) {
 		"cbuiltins\nset\nK\x01\x85R.":                      "called with arguments",
 	} {
 		_, err := Unpickle([]byte(program))
-		wantInputError(t, err, "pickle byte ", part)
+		faulttest.Refused(t, err, "pickle byte ", part)
 	}
 }
 
@@ -183,7 +185,7 @@ func TestHarmfulPickles(t *testing.T) {
 		"crunpy\n_run_code\n.":                           "runpy._run_code",
 	} {
 		_, err := Unpickle([]byte(program))
-		wantInputError(t, err, "wants "+name+" called", "nothing was run", "from a source you trust")
+		faulttest.Refused(t, err, "wants "+name+" called", "nothing was run", "from a source you trust")
 	}
 }
 
@@ -215,7 +217,7 @@ func TestPickleBombs(t *testing.T) {
 			if got := allocated(func() { _, err = Unpickle(data) }); got > 4*pickleMemory {
 				t.Errorf("%d MiB allocated", got>>20)
 			}
-			wantInputError(t, err, "pickle byte ", "builds more than 256 MiB")
+			faulttest.Refused(t, err, "pickle byte ", "builds more than 256 MiB")
 		})
 	}
 }

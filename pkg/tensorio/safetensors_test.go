@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"roadmap/pkg/fault/faulttest"
 )
 
 // readAll reads every tensor of a file's bytes.
@@ -73,7 +75,7 @@ func TestWriteSafetensorsRefuses(t *testing.T) {
 		"has no type":                {{"x", Tensor{}}},
 		"do not fill float32[2]":     {{"x", Tensor{Float32, []int{2}, make([]byte, 7)}}},
 	} {
-		wantInputError(t, WriteSafetensors(&bytes.Buffer{}, tensors, nil), part)
+		faulttest.Refused(t, WriteSafetensors(&bytes.Buffer{}, tensors, nil), part)
 	}
 }
 
@@ -137,7 +139,7 @@ func TestSafetensorsValidation(t *testing.T) {
 	}
 	for header, part := range refused {
 		_, err := parse("a.safetensors", safetensorsFile(header, 8))
-		wantInputError(t, err, "a.safetensors: ", part)
+		faulttest.Refused(t, err, "a.safetensors: ", part)
 	}
 }
 
@@ -148,7 +150,7 @@ func TestSafetensorsHeaderLength(t *testing.T) {
 	} {
 		data := append(binary.LittleEndian.AppendUint64(nil, length), '{', '}')
 		_, err := parse("a.safetensors", data)
-		wantInputError(t, err, "a.safetensors: byte ", part)
+		faulttest.Refused(t, err, "a.safetensors: byte ", part)
 	}
 }
 
@@ -168,7 +170,7 @@ func TestSafetensorsManyNames(t *testing.T) {
 		if got := allocated(func() { _, err = parse("a.safetensors", data) }); got > 1<<29 {
 			t.Errorf("%d MiB allocated", got>>20)
 		}
-		wantInputError(t, err, part)
+		faulttest.Refused(t, err, part)
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"roadmap/pkg/fault/faulttest"
 )
 
 // records of a small archive, in order: name, content.
@@ -66,7 +68,7 @@ func TestTorchViews(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f, err := parse("a.pth", zipFile(t, records{{"data.pkl", c.program}, {"data/0", nine}}))
 			if c.part != "" {
-				wantInputError(t, err, "a.pth: ", c.part)
+				faulttest.Refused(t, err, "a.pth: ", c.part)
 				return
 			}
 			if err != nil {
@@ -89,7 +91,7 @@ func TestExpandedBomb(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = f.Tensor(Single)
-	wantInputError(t, err, `a.pth: tensor "tensor"`, "repeats a storage of 9 bytes", ".contiguous()")
+	faulttest.Refused(t, err, `a.pth: tensor "tensor"`, "repeats a storage of 9 bytes", ".contiguous()")
 }
 
 func TestBigEndianStorages(t *testing.T) {
@@ -145,7 +147,7 @@ func TestNotTorchFiles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := parse("a.pth", c.data)
-			wantInputError(t, err, "a.pth: ", c.part)
+			faulttest.Refused(t, err, "a.pth: ", c.part)
 		})
 	}
 }
@@ -158,7 +160,7 @@ func TestOverlappingRecords(t *testing.T) {
 	before := bytes.LastIndex(data[:entry], []byte("PK\x01\x02"))
 	copy(data[entry+42:entry+46], data[before+42:before+46]) // begins where data/0 does
 	_, err := parse("a.pth", data)
-	wantInputError(t, err, "a.pth: records", "overlap")
+	faulttest.Refused(t, err, "a.pth: records", "overlap")
 }
 
 // TestPickleThatContainsItself: two values each twice in the next, 60 times
@@ -169,11 +171,11 @@ func TestPickleThatContainsItself(t *testing.T) {
 		doubling += fmt.Sprintf("](h%ch%ce\x94", i, i)
 	}
 	_, err := parse("a.pth", zipFile(t, records{{"data.pkl", doubling + "."}}))
-	wantInputError(t, err, "a.pth: names of more than")
+	faulttest.Refused(t, err, "a.pth: names of more than")
 
 	wide := "](" + strings.Repeat("K\x00", 1100) + "e\x940](" + strings.Repeat("h\x00", 1100) + "e."
 	_, err = parse("a.pth", zipFile(t, records{{"data.pkl", wide}}))
-	wantInputError(t, err, "a.pth: ", "contains itself over and over")
+	faulttest.Refused(t, err, "a.pth: ", "contains itself over and over")
 
 	f, err := parse("a.pth", zipFile(t, records{{"data.pkl", "]\x94h\x00a."}}))
 	if err != nil || len(f.Names()) != 0 {
@@ -182,7 +184,7 @@ func TestPickleThatContainsItself(t *testing.T) {
 
 	deep := strings.Repeat("]", 1000) + strings.Repeat("a", 999) + "."
 	_, err = parse("a.pth", zipFile(t, records{{"data.pkl", deep}}))
-	wantInputError(t, err, "nested more than 64 deep")
+	faulttest.Refused(t, err, "nested more than 64 deep")
 }
 
 func TestCheckpoint(t *testing.T) {
@@ -215,11 +217,11 @@ func TestCheckpoint(t *testing.T) {
 		t.Errorf("optimizer: %v, %v", part, err)
 	}
 	_, err = f.StateDict("ema")
-	wantInputError(t, err, `no key "ema"`, "epoch, arguments, net")
+	faulttest.Refused(t, err, `no key "ema"`, "epoch, arguments, net")
 	_, err = f.StateDict("epoch")
-	wantInputError(t, err, `no tensors under the key "epoch"`)
+	faulttest.Refused(t, err, `no tensors under the key "epoch"`)
 	_, err = f.Tensor("net.conv.weigth")
-	wantInputError(t, err, `did you mean "net.conv.weight"?`)
+	faulttest.Refused(t, err, `did you mean "net.conv.weight"?`)
 }
 
 func TestStateDictOfOtherFiles(t *testing.T) {
@@ -238,7 +240,7 @@ func TestStateDictOfOtherFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = f.StateDict("")
-	wantInputError(t, err, "a.pth: no weights at the top", "the file has epoch")
+	faulttest.Refused(t, err, "a.pth: no weights at the top", "the file has epoch")
 	tensor := strings.TrimSuffix(rebuild("ByteStorage", "K\x01", "K\x00", "K\x01\x85", "K\x01\x85"), ".")
 	f, err = parse("a.pth", zipFile(t, records{{"data.pkl", "}U\x09net_state}U\x01w" + tensor + "ss."}, {"data/0", "\x07"}}))
 	if err != nil {
@@ -252,7 +254,7 @@ func TestStateDictOfOtherFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = f.StateDict("model")
-	wantInputError(t, err, `none called "model"`)
+	faulttest.Refused(t, err, `none called "model"`)
 }
 
 // TestWriteTorchAsPyTorch: the pickle inside is torch.save's own, byte for
@@ -327,9 +329,9 @@ func TestPickledIntegers(t *testing.T) {
 
 func TestWriteTorchRefuses(t *testing.T) {
 	err := WriteTorch(&bytes.Buffer{}, []Named{{"x", Of([]uint16{1}, 1)}})
-	wantInputError(t, err, `tensor "x"`, "no storage of uint16")
+	faulttest.Refused(t, err, `tensor "x"`, "no storage of uint16")
 	err = WriteTorch(&bytes.Buffer{}, []Named{{"x", Of([]int8{1}, 1)}, {"x", Of([]int8{1}, 1)}})
-	wantInputError(t, err, `two tensors are called "x"`)
+	faulttest.Refused(t, err, `two tensors are called "x"`)
 }
 
 func TestRepeatedNames(t *testing.T) {
@@ -337,7 +339,7 @@ func TestRepeatedNames(t *testing.T) {
 	x = strings.TrimSuffix(x, ".")
 	program := "}(U\x03a.b" + x + "U\x01a}U\x01b" + x + "su."
 	_, err := parse("a.pth", zipFile(t, records{{"data.pkl", program}, {"data/0", "1"}}))
-	wantInputError(t, err, `two tensors are called "a.b"`)
+	faulttest.Refused(t, err, `two tensors are called "a.b"`)
 }
 
 // zipEntry is a record of its own making: packed by method, or claiming a size.
@@ -401,7 +403,7 @@ func TestCheckScript(t *testing.T) {
 			}
 			continue
 		}
-		wantInputError(t, err, "m.pt: not a TorchScript module", c.part, "torch.jit.save")
+		faulttest.Refused(t, err, "m.pt: not a TorchScript module", c.part, "torch.jit.save")
 	}
 }
 

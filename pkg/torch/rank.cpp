@@ -1,13 +1,11 @@
 #include "rank.h"
-#include "shim.h"
+#include "guard.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <atomic>
 
 namespace {
-
-at::Tensor &tensor(rt_handle t) { return *reinterpret_cast<at::Tensor *>(t); }
 
 // matrix is the memory of a tensor that a kernel may walk through.
 void *matrix(const at::Tensor &t) {
@@ -19,17 +17,6 @@ void *matrix(const at::Tensor &t) {
 // grain is the rows that are worth another thread's while, of so many elements
 // each: waking it and waiting for it takes as long as some 30,000 elements.
 int64_t grain(int64_t elements) { return std::max<int64_t>(1, 32768 / std::max<int64_t>(1, elements)); }
-
-template <class F> char *guarded(F f) {
-  try {
-    f();
-    return nullptr;
-  } catch (const c10::Error &e) {
-    return strdup(e.what_without_backtrace());
-  } catch (const std::exception &e) {
-    return strdup(e.what());
-  }
-}
 
 } // namespace
 
@@ -45,8 +32,8 @@ int rt_parallel(void) {
 
 char *rt_rank(rt_handle scores, int clamp, int backward, int level, int64_t query, const int32_t *members, const int64_t *class_at, const int32_t *class_of,
               const int32_t *never, const int64_t *never_at, const rt_rank_term *terms, int term_count, const double *p, double *out) {
-  return guarded([&] {
-    const at::Tensor &t = tensor(scores);
+  return border::guard([&] {
+    const at::Tensor &t = border::ref(scores);
     rt_rank_job job = {matrix(t), t.size(0), t.size(1), t.scalar_type() == at::kDouble, clamp, backward, level, query, members, class_at,
                        class_of,  never,     never_at,  terms, term_count, p, out};
     std::atomic<int> refused{0};
@@ -58,9 +45,9 @@ char *rt_rank(rt_handle scores, int clamp, int backward, int level, int64_t quer
 }
 
 char *rt_normalize(rt_handle x, rt_handle unit, rt_handle length, uint8_t *state, int level) {
-  return guarded([&] {
-    const at::Tensor &from = tensor(x);
-    void *in = matrix(from), *out = matrix(tensor(unit)), *lengths = matrix(tensor(length));
+  return border::guard([&] {
+    const at::Tensor &from = border::ref(x);
+    void *in = matrix(from), *out = matrix(border::ref(unit)), *lengths = matrix(border::ref(length));
     at::parallel_for(0, from.size(0), grain(from.size(1)), [&](int64_t begin, int64_t end) {
       rt_unit_rows(in, out, lengths, state, from.size(1), from.scalar_type() == at::kDouble, level, begin, end);
     });
@@ -68,9 +55,9 @@ char *rt_normalize(rt_handle x, rt_handle unit, rt_handle length, uint8_t *state
 }
 
 char *rt_normalize_back(rt_handle grad, rt_handle unit, rt_handle length, int level) {
-  return guarded([&] {
-    const at::Tensor &g = tensor(grad);
-    void *out = matrix(g), *rows = matrix(tensor(unit)), *lengths = matrix(tensor(length));
+  return border::guard([&] {
+    const at::Tensor &g = border::ref(grad);
+    void *out = matrix(g), *rows = matrix(border::ref(unit)), *lengths = matrix(border::ref(length));
     at::parallel_for(0, g.size(0), grain(g.size(1)), [&](int64_t begin, int64_t end) {
       rt_unit_rows_back(out, rows, lengths, g.size(1), g.scalar_type() == at::kDouble, level, begin, end);
     });
@@ -78,8 +65,8 @@ char *rt_normalize_back(rt_handle grad, rt_handle unit, rt_handle length, int le
 }
 
 char *rt_hash(rt_handle x, uint64_t *hash) {
-  return guarded([&] {
-    const at::Tensor &t = tensor(x);
+  return border::guard([&] {
+    const at::Tensor &t = border::ref(x);
     void *rows = matrix(t);
     int64_t bytes = t.size(1) * t.element_size();
     at::parallel_for(0, t.size(0), grain(t.size(1) / 4), [&](int64_t begin, int64_t end) { rt_hash_rows(rows, hash, bytes, begin, end); });
@@ -87,8 +74,8 @@ char *rt_hash(rt_handle x, uint64_t *hash) {
 }
 
 char *rt_add_transpose(rt_handle square) {
-  return guarded([&] {
-    const at::Tensor &t = tensor(square);
+  return border::guard([&] {
+    const at::Tensor &t = border::ref(square);
     void *a = matrix(t);
     int64_t n = t.size(0);
     TORCH_CHECK(n == t.size(1), "the matrix is not square");
@@ -103,8 +90,8 @@ char *rt_add_transpose(rt_handle square) {
 }
 
 char *rt_mm_into(rt_handle out, rt_handle a, rt_handle b) {
-  return guarded([&] {
-    at::mm_out(tensor(out), tensor(a), tensor(b));
+  return border::guard([&] {
+    at::mm_out(border::ref(out), border::ref(a), border::ref(b));
   });
 }
 }
