@@ -2,27 +2,26 @@ package eval
 
 import (
 	"math"
+	"slices"
 	"sort"
 
 	"roadmap/pkg/torch"
 )
 
-// On a GPU the same counting is done by tensor operations: the product of a block
-// of queries with a block of the gallery in float32, two binary searches of each
-// score among the query's wanted items (moved down and up by the distance
-// within which the score is sure), and a histogram. Where the two searches
-// differ, the exact score decides on the CPU, so the result is the CPU's.
+// On a GPU the scores come from tensor operations: the product of a block of
+// queries with a block of the gallery in float32, which is within a known
+// distance of the exact score. What that leaves open the exact score decides on
+// the CPU, so the result is the CPU's.
 
 const (
-	denseWanted     = 256 // wanted items a query beyond which too many scores would be open
-	deviceQueries   = 4096
-	bytesPerScore   = 64 // of a tile, with everything computed from it
-	tileBytesOnHost = 64 << 20
+	denseWanted   = 256 // items a query, wanted or to be found, beyond which too many scores would be open
+	deviceQueries = 4096
+	bytesPerScore = 64 // of a tile, with everything computed from it
 )
 
 // usesDevice tells whether tensor operations are to count.
 func (e *engine) usesDevice(levels []relevance) bool {
-	if !e.device.IsCUDA() && !e.tensors {
+	if !e.device.IsCUDA() && e.tensors == 0 {
 		return false
 	}
 	for _, r := range levels {
@@ -40,7 +39,7 @@ func (e *engine) usesDevice(levels []relevance) bool {
 // tileElements is how many scores a tile may have.
 func (e *engine) tileElements() (int, error) {
 	if !e.device.IsCUDA() {
-		return tileBytesOnHost / bytesPerScore, nil
+		return e.tensors, nil
 	}
 	m, err := torch.Memory(e.device)
 	if err != nil {
@@ -63,13 +62,21 @@ func (e *engine) deviceBand(width int) float32 {
 	return float32(n * n * roundings * 0x1p-24)
 }
 
-// countOnDevice is count by tensor operations; counts are whole, not yet to be totalled.
-func (e *engine) countOnDevice(panels []*panel) error {
+// deviceWork is what is done with the scores of a block of queries.
+type deviceWork interface {
+	// tile takes the scores [queries, items] of the block with gallery items; other's first is number low.
+	tile(scores *torch.Tensor, other torch.KNNSide, low int) error
+	// end comes after the last tile.
+	end() error
+}
+
+// onDevice scores queries [from, to) with the whole gallery by tensor
+// operations; begin says what is to be done with a block of them, [at, end).
+func (e *engine) onDevice(from, to int, begin func(block *torch.Scope, side torch.KNNSide, band float32, at, end int) deviceWork) error {
 	elements, err := e.tileElements()
 	if err != nil {
 		return err
 	}
-	from, to := panels[0].from, panels[0].to
 	queries := min(deviceQueries, to-from)
 	items := max(1, min(elements/queries, e.gallery.rows))
 	var memory [2]*torch.KNNRows // for rows that are made anew
@@ -85,12 +92,18 @@ func (e *engine) countOnDevice(panels []*panel) error {
 		if err != nil {
 			return err
 		}
-		if err := e.countBlock(panels, side, memory[1], at, end, items); err != nil {
+		block := torch.NewScope()
+		defer block.Close()
+		floats, width := side.Floats(e.knn)
+		x := torch.From(block, floats, int64(end-at), int64(width)).ToDevice(e.device)
+		work := begin(block, side, e.deviceBand(width), at, end)
+		if err := e.tiles(x, work, memory[1], items); err != nil {
 			return err
 		}
-	}
-	for _, p := range panels {
-		p.whole = true
+		if err := block.Err(); err != nil {
+			return err
+		}
+		block.Close()
 	}
 	return nil
 }
@@ -103,6 +116,72 @@ func (e *engine) spare(rows int) (*torch.KNNRows, error) {
 	return e.knn.Rows(rows)
 }
 
+// tiles scores a block of queries, x, with the gallery, so many items at a time.
+func (e *engine) tiles(x *torch.Tensor, work deviceWork, memory *torch.KNNRows, items int) error {
+	for low := 0; low < e.gallery.rows; low += items {
+		if err := e.pool.ctx.Err(); err != nil {
+			return err
+		}
+		high := min(low+items, e.gallery.rows)
+		other, err := e.gallery.run(e.pool, memory, low, high)
+		if err != nil {
+			return err
+		}
+		if err := e.tile(x, work, other, low); err != nil {
+			return err
+		}
+		e.progress.add(int(x.Size(0)) * (high - low))
+	}
+	return work.end()
+}
+
+func (e *engine) tile(x *torch.Tensor, work deviceWork, other torch.KNNSide, low int) error {
+	s := x.Scope().Child()
+	defer s.Close()
+	x = x.Alias(s)
+	floats, width := other.Floats(e.knn)
+	y := torch.From(s, floats, int64(other.Len()), int64(width)).ToDevice(e.device)
+	scores := x.ProductFloat32(y)
+	if e.knnOptions.L2 {
+		scores = scores.MulScalar(2).Sub(x.Square().SumDim([]int64{1}, true)).Sub(y.Square().SumDim([]int64{1}, false))
+	}
+	if err := work.tile(scores, other, low); err != nil {
+		return err
+	}
+	return s.Err()
+}
+
+// places is where a matrix is true, in the order of its elements.
+func places(open *torch.Tensor) ([]int64, error) {
+	all := open.Scope().ArangeFrom(0, float64(open.Numel()), 1, torch.Int64, open.Device())
+	return all.MaskedSelect(open.Flatten(0, 1)).Int64s()
+}
+
+// countOnDevice is count by tensor operations: two binary searches of each score
+// among the query's wanted items, moved down and up by the distance within which
+// the score is sure, and a histogram. Where the two searches differ the score is
+// open. Counts are whole, not yet to be totalled.
+func (e *engine) countOnDevice(panels []*panel) error {
+	for _, p := range panels {
+		p.whole = true
+	}
+	return e.onDevice(panels[0].from, panels[0].to, func(block *torch.Scope, side torch.KNNSide, band float32, at, end int) deviceWork {
+		c := &counting{engine: e, side: side, from: at, to: end}
+		for _, p := range panels {
+			c.ladders = append(c.ladders, newLadder(block, p, at, end, band, e.device))
+		}
+		return c
+	})
+}
+
+// counting is the work of a block of queries [from, to).
+type counting struct {
+	*engine
+	side     torch.KNNSide
+	ladders  []*ladder // by level
+	from, to int
+}
+
 // ladder is the wanted items of a block of queries on the device.
 type ladder struct {
 	*panel
@@ -110,38 +189,6 @@ type ladder struct {
 	histogram *torch.Tensor // [queries · (width+1)] how many scores are above so many of them
 	width     int
 	open      []int32 // what the exact score has decided: at the first item that is ranked after
-}
-
-func (e *engine) countBlock(panels []*panel, side torch.KNNSide, memory *torch.KNNRows, from, to, items int) error {
-	if err := e.pool.ctx.Err(); err != nil {
-		return err
-	}
-	block := torch.NewScope()
-	defer block.Close()
-	floats, width := side.Floats(e.knn)
-	band := e.deviceBand(width)
-	x := torch.From(block, floats, int64(to-from), int64(width)).ToDevice(e.device)
-	ladders := make([]*ladder, len(panels))
-	for v, p := range panels {
-		ladders[v] = newLadder(block, p, from, to, band, e.device)
-	}
-	for low := 0; low < e.gallery.rows; low += items {
-		high := min(low+items, e.gallery.rows)
-		other, err := e.gallery.run(e.pool, memory, low, high)
-		if err != nil {
-			return err
-		}
-		if err := e.countTile(block, x, ladders, side, other, from, low); err != nil {
-			return err
-		}
-		e.progress.add((to - from) * (high - low))
-	}
-	for _, l := range ladders {
-		if err := l.total(from, to); err != nil {
-			return err
-		}
-	}
-	return block.Err()
 }
 
 func newLadder(s *torch.Scope, p *panel, from, to int, band float32, device torch.Device) *ladder {
@@ -171,37 +218,37 @@ func newLadder(s *torch.Scope, p *panel, from, to int, band float32, device torc
 	return l
 }
 
-// countTile compares a block of queries with a block of the gallery.
-func (e *engine) countTile(block *torch.Scope, x *torch.Tensor, ladders []*ladder, side, other torch.KNNSide, from, low int) error {
-	tile := block.Child()
-	defer tile.Close()
-	floats, width := other.Floats(e.knn)
-	y := torch.From(tile, floats, int64(other.Len()), int64(width)).ToDevice(e.device)
-	scores := x.ProductFloat32(y) // [queries, items]
-	if e.knnOptions.L2 {
-		scores = scores.MulScalar(2).Sub(x.Square().SumDim([]int64{1}, true)).Sub(y.Square().SumDim([]int64{1}, false))
-	}
-	n, m := int64(side.Len()), int64(other.Len())
-	for _, l := range ladders {
+func (c *counting) tile(scores *torch.Tensor, other torch.KNNSide, low int) error {
+	n, m := scores.Size(0), scores.Size(1)
+	for _, l := range c.ladders {
 		if l.width == 0 {
 			continue
 		}
 		sure := l.high.SearchSorted(scores, false, false, "left", nil) // items surely before the score, from the last
 		most := l.low.SearchSorted(scores, false, true, "right", nil)
 		open := sure.Ne(most)
-		rows := tile.ArangeFrom(0, float64(n), 1, torch.Int64, e.device).MulScalar(float64(l.width + 1)).Unsqueeze(1)
+		rows := scores.Scope().ArangeFrom(0, float64(n), 1, torch.Int64, c.device).MulScalar(float64(l.width + 1)).Unsqueeze(1)
 		bins := sure.MaskedFill(open, 0).Add(rows).Flatten(0, 1)
 		l.histogram.AddInPlace(bins.Bincount(nil, n*int64(l.width+1)))
-		places, err := tile.ArangeFrom(0, float64(n*m), 1, torch.Int64, e.device).MaskedSelect(open.Flatten(0, 1)).Int64s()
+		list, err := places(open)
 		if err != nil {
 			return err
 		}
-		for _, place := range places {
+		for _, place := range list {
 			i, j := int(place/m), int(place%m)
-			l.settle(e.knn.Pair(side, i, other, j), i, from, low+j, e.knnOptions.Ties)
+			l.settle(c.knn.Pair(c.side, i, other, j), i, c.from, low+j, c.knnOptions.Ties)
 		}
 	}
-	return tile.Err()
+	return nil
+}
+
+func (c *counting) end() error {
+	for _, l := range c.ladders {
+		if err := l.total(c.from, c.to); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // settle notes an exact score of gallery item j with query from+i.
@@ -243,3 +290,48 @@ func (l *ladder) total(from, to int) error {
 	}
 	return nil
 }
+
+// collectOnDevice is collect by tensor operations: a score is open if, as far as
+// it is sure, it may be among the k best of its tile and better than the k-th
+// best so far.
+func (e *engine) collectOnDevice(best *torch.KNNBest, from, to int) error {
+	return e.onDevice(from, to, func(_ *torch.Scope, side torch.KNNSide, band float32, at, _ int) deviceWork {
+		return &finding{e, best, side, band, at - from}
+	})
+}
+
+// finding is the work of a block of queries, whose first is query row of the
+// collections.
+type finding struct {
+	*engine
+	best *torch.KNNBest
+	side torch.KNNSide
+	band float32
+	row  int
+}
+
+func (f *finding) tile(scores *torch.Tensor, other torch.KNNSide, _ int) error {
+	n, m := scores.Size(0), scores.Size(1)
+	least := torch.From(scores.Scope(), f.best.Worst(f.row, int(n)), n, 1).ToDevice(f.device).SubScalar(float64(f.band))
+	k := int64(f.best.K())
+	if f.same {
+		k++ // the query's own row may be one of them
+	}
+	if k < m {
+		top, _ := scores.TopK(k, 1, true, true)
+		least = least.Maximum(top.Narrow(1, k-1, 1).SubScalar(2 * float64(f.band)))
+	}
+	list, err := places(scores.Ge(least))
+	if err != nil {
+		return err
+	}
+	const share = 64 // queries at a time
+	return f.pool.run(int(n+share-1)/share, func(_ *scratch, i int) error {
+		first, last := int64(i*share), min(int64((i+1)*share), n)
+		from, _ := slices.BinarySearch(list, first*m)
+		to, _ := slices.BinarySearch(list, last*m)
+		return f.best.Offer(f.knn, f.side, other, f.row, list[from:to])
+	})
+}
+
+func (f *finding) end() error { return nil }

@@ -22,7 +22,7 @@ type engine struct {
 	same       bool
 	memory     int64 // bytes for what grows with the input
 	device     torch.Device
-	tensors    bool // count by tensor operations on the CPU too
+	tensors    int // scores a tile of tensor operations on the CPU; 0: none there
 	progress   progress
 }
 

@@ -164,15 +164,20 @@ func TestNothingChangesTheResult(t *testing.T) {
 				for i, l := range s.labels {
 					coarse[i] = l % 2
 				}
-				for name, change := range map[string]func(o *Options, in *Input){
+				changes := map[string]func(o *Options, in *Input){
 					"float32":                  func(o *Options, _ *Input) { o.Float32 = true },
 					"three threads":            func(o *Options, _ *Input) { o.Threads = 3 },
-					"tensor operations":        func(o *Options, _ *Input) { o.tensors = true },
-					"tensors, rows made anew":  func(o *Options, _ *Input) { o.tensors = true; o.MemoryBytes = 700 * 72 * 4 },
+					"tensor operations":        func(o *Options, _ *Input) { o.tensors = 100_000 },
+					"tensors, rows made anew":  func(o *Options, _ *Input) { o.tensors = 1 << 20; o.MemoryBytes = 700 * 72 * 4 },
 					"rows made anew":           func(o *Options, _ *Input) { o.MemoryBytes = 700 * 72 * 4 },
 					"divided":                  func(o *Options, _ *Input) { o.MemoryBytes = int64(700/classes) * 700 * 16 / 7; o.Threads = 2 },
 					"query set is the gallery": func(_ *Options, in *Input) { in.Levels = []Level{{"half", coarse, nil}} },
-				} {
+				}
+				gpus, _ := torch.CUDADevices()
+				for _, gpu := range gpus[:min(1, len(gpus))] {
+					changes["GPU"] = func(o *Options, _ *Input) { o.Device = gpu }
+				}
+				for name, change := range changes {
 					o, changed := base, in
 					change(&o, &changed)
 					got := run(t, changed, o)

@@ -14,6 +14,7 @@ import (
 	"roadmap/pkg/fault"
 	"roadmap/pkg/rng"
 	"roadmap/pkg/tensorio"
+	"roadmap/pkg/torch"
 )
 
 // TestReference compares with pytorch-metric-learning's AccuracyCalculator
@@ -211,7 +212,7 @@ func TestInterrupted(t *testing.T) {
 // TestProgress: it ends at its total.
 func TestProgress(t *testing.T) {
 	s := clustered(rng.New(1), 700, 8, 40, 2)
-	for _, o := range []Options{{}, {MemoryBytes: 30000}, {tensors: true}} {
+	for _, o := range []Options{{}, {MemoryBytes: 30000}, {tensors: 100_000}} {
 		var last [2]int64
 		o.Progress = func(done, total int64) { last = [2]int64{done, total} }
 		run(t, Input{Query: s.matrix(), QueryLabels: s.labels}, o)
@@ -224,6 +225,11 @@ func TestProgress(t *testing.T) {
 // TestSearchAgainstOracle: neighbours are those of the sorted float64 scores,
 // whose ties are exact, for every k and however the work is divided.
 func TestSearchAgainstOracle(t *testing.T) {
+	ways := []Options{{}, {MemoryBytes: 60000}, {tensors: 30_000}, {tensors: 1 << 20, MemoryBytes: 60000}}
+	gpus, _ := torch.CUDADevices()
+	for _, gpu := range gpus[:min(1, len(gpus))] {
+		ways = append(ways, Options{Device: gpu})
+	}
 	for _, distance := range []Distance{Cosine, L2} {
 		query, gallery := grid(rng.New(4), 310, 20, 3, distance), grid(rng.New(5), 420, 20, 3, distance)
 		for _, same := range []bool{false, true} {
@@ -233,13 +239,14 @@ func TestSearchAgainstOracle(t *testing.T) {
 			}
 			all := scores(distance, query, other)
 			for _, k := range []int{1, 7, 100, len(other.rows) - 1} {
-				for _, memory := range []int64{0, 60000} {
+				for _, o := range ways {
+					o.Distance, o.Threads = distance, 3
 					next := 0
 					var in Matrix
 					if !same {
 						in = gallery.matrix()
 					}
-					err := Search(context.Background(), query.matrix(), in, k, Options{Distance: distance, MemoryBytes: memory, Threads: 3}, func(i int, found []Neighbour) error {
+					err := Search(context.Background(), query.matrix(), in, k, o, func(i int, found []Neighbour) error {
 						own := ranktest.None
 						if same {
 							own = i

@@ -58,7 +58,7 @@ type Options struct {
 	MemoryBytes int64                   // for what grows with the input, beyond which it is read again or divided; 0: 2 GiB
 	Progress    func(done, total int64) // of pairs compared; called by one goroutine at a time
 
-	tensors bool // tests: count by tensor operations on the CPU
+	tensors int // tests: tensor operations on the CPU, so many scores a tile
 }
 
 // Result is what an evaluation found.

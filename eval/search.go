@@ -14,7 +14,8 @@ type Neighbour = torch.KNNFound
 // score, then ascending number. gallery nil: the queries are the gallery, each
 // without its own row. take is given the queries in order, each with its k
 // neighbours, best first, valid until it returns; its error ends the search.
-// Of the options Distance, Float32, Threads, MemoryBytes and Progress count.
+// Of the options Distance, Float32, Device, Threads, MemoryBytes and Progress
+// count.
 func Search(ctx context.Context, queries, gallery Matrix, k int, o Options, take func(query int, found []Neighbour) error) error {
 	if err := o.Validate(); err != nil {
 		return err
@@ -32,12 +33,16 @@ func Search(ctx context.Context, queries, gallery Matrix, k int, o Options, take
 	}
 	e.progress.total = int64(e.queries.rows) * int64(e.gallery.rows)
 	const found = 8 // bytes
+	collect := e.collect
+	if k <= denseWanted && e.usesDevice(nil) {
+		collect = e.collectOnDevice
+	}
 	panel := int(max(1, min(int64(e.queries.rows), e.memory/int64(torch.KNNRoom(k)*found))))
 	best := torch.NewKNNBest(k, panel, e.same)
 	for from := 0; from < e.queries.rows; from += panel {
 		to := min(from+panel, e.queries.rows)
 		best.Reset()
-		if err := e.collect(best, from, to); err != nil {
+		if err := collect(best, from, to); err != nil {
 			return err
 		}
 		for i := range to - from {

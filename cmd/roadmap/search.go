@@ -41,7 +41,7 @@ func searchVerb() *cli.Command {
 			&cli.StringFlag{Name: "distance", Value: string(eval.Cosine), Usage: "cosine or l2"},
 			&cli.StringFlag{Name: "precision", Value: "exact", Usage: "exact, or float32: no integers to screen with; the same neighbours"},
 			&cli.IntFlag{Name: "memory", Value: 2048, Usage: "MiB for what grows with the input"},
-			&cli.StringFlag{Name: "device", Value: "cpu", Usage: "cpu: the search runs on the processor"},
+			&cli.StringFlag{Name: "device", Value: "auto", Usage: "auto, cpu or cuda:0; the same neighbours"},
 			&cli.BoolFlag{Name: "force", Usage: "replace --out if it is there"},
 			quietFlag(), jsonFlag(),
 		},
@@ -141,8 +141,9 @@ func searchOptions(c *cli.Context) (eval.Options, error) {
 	if p := c.String("precision"); p != "exact" && p != "float32" {
 		return o, usageError(c.Command.HelpName, "--precision is %q; give exact or float32", p)
 	}
-	if d, err := torch.ParseDevice(c.String("device")); err != nil || d != torch.CPU {
-		return o, usageError(c.Command.HelpName, "--device is %q; the search runs on the cpu", c.String("device"))
+	var err error
+	if o.Device, err = torch.ParseDevice(c.String("device")); err != nil {
+		return o, err
 	}
 	return o, o.Validate()
 }

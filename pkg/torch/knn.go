@@ -441,6 +441,38 @@ func (w *KNNWorker) Search(moving KNNSide, fixed *KNNBlock, best *KNNBest, row i
 	return nil
 }
 
+// K is how many items are collected.
+func (b *KNNBest) K() int { return b.k }
+
+// Worst is a score for each of n queries, from query row on, below which no item
+// is among the k best: minus infinity as long as k have not been offered.
+func (b *KNNBest) Worst(row, n int) []float32 {
+	scores := make([]float32, n)
+	for i := range scores {
+		scores[i] = b.worst[row+i].Score
+	}
+	return scores
+}
+
+// Offer offers single pairs of two sides, by their exact scores: places are
+// i·len(items) + j for row i of queries, whose first is query row of the
+// collections, and row j of items. A query is to be offered to by one goroutine
+// at a time.
+func (b *KNNBest) Offer(k *KNN, queries, items KNNSide, row int, places []int64) error {
+	if row < 0 || row+queries.Len() > b.rows {
+		return fmt.Errorf("KNNBest.Offer: %d rows at query %d of %d", queries.Len(), row, b.rows)
+	}
+	for _, p := range places {
+		if p < 0 || p >= int64(queries.Len())*int64(items.Len()) {
+			return fmt.Errorf("KNNBest.Offer: place %d of %d x %d", p, queries.Len(), items.Len())
+		}
+	}
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	C.knn_offer(&k.plan, &queries.c, &items.c, b.c(&pin, row), (*C.int64_t)(pinSlice(&pin, places)), C.int64_t(len(places)))
+	return nil
+}
+
 // Sorted returns the best items of a query, best first: k of them, or as many
 // as were offered. The slice is the collection's own.
 func (b *KNNBest) Sorted(query int) []KNNFound {

@@ -870,6 +870,19 @@ struct Collector {
   }
 };
 
+// collector is that of row i of moving, for the rows of fixed from f on.
+Collector collector(const knn_plan &p, const knn_side &moving, int64_t i, const knn_side &fixed, int64_t f, const knn_best &best) {
+  return {p,
+          best,
+          moving.x + i * p.width,
+          fixed.x + f * p.width,
+          fixed.first + f,
+          best.skip_own ? moving.first + i : -1,
+          best.found + i * best.room,
+          best.filled[i],
+          best.worst[i]};
+}
+
 // settle decides what the screen has left open of a tile, the queries of own
 // with rows from … of other.
 void settle(const knn_plan &p, const Unsure *open, int opened, const knn_side &own, const knn_side &other, int64_t from, const knn_wanted *wanted) {
@@ -1055,18 +1068,18 @@ void knn_search(knn_worker *w, const knn_plan *p, const knn_side *moving, const 
     int64_t settled = 0;
     compute(w, *p, screen, *moving, *fixed, f, columns, false);
     for (int64_t i = 0; i < moving->rows; i++) {
-      Collector c = {*p,
-                     *best,
-                     moving->x + i * p->width,
-                     fixed->x + f * p->width,
-                     fixed->first + f,
-                     best->skip_own ? moving->first + i : -1,
-                     best->found + i * best->room,
-                     best->filled[i],
-                     best->worst[i]};
+      Collector c = collector(*p, *moving, i, *fixed, f, *best);
       settled += c.run(w->scores + i * KNN_COLUMNS, up16(columns), screen ? band(b, moving->row[i], m) : 0, !screen);
     }
     learn(w, screen, settled, moving->rows * columns);
+  }
+}
+
+void knn_offer(const knn_plan *p, const knn_side *moving, const knn_side *fixed, const knn_best *best, const int64_t *places, int64_t n) {
+  for (int64_t k = 0; k < n; k++) {
+    const int64_t i = places[k] / fixed->rows, j = places[k] % fixed->rows;
+    Collector c = collector(*p, *moving, i, *fixed, 0, *best);
+    c.offer({pair(*p, c.x, c.rows + j * p->width), static_cast<int32_t>(fixed->first + j)});
   }
 }
 

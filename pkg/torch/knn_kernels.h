@@ -92,6 +92,8 @@ void knn_count(knn_worker *w, const knn_plan *p, const knn_side *moving, const k
                const knn_wanted *by_fixed, int levels);
 // knn_search offers all rows of fixed to the queries of moving.
 void knn_search(knn_worker *w, const knn_plan *p, const knn_side *moving, const knn_side *fixed, const knn_best *best);
+// knn_offer offers single pairs, by their exact scores: places are i * fixed->rows + j.
+void knn_offer(const knn_plan *p, const knn_side *moving, const knn_side *fixed, const knn_best *best, const int64_t *places, int64_t n);
 // knn_sort brings the k best of each of rows queries to the front, best first.
 void knn_sort(const knn_best *best, int64_t rows);
 // knn_total turns counts into the number of gallery items ranked before each wanted one.
