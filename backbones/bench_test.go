@@ -2,8 +2,6 @@ package backbones_test
 
 import (
 	"fmt"
-	"os"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,6 +11,7 @@ import (
 	"roadmap/pkg/config"
 	"roadmap/pkg/optim"
 	"roadmap/pkg/torch"
+	"roadmap/pkg/torch/torchtest"
 )
 
 // A setting is what testdata/bench.py times under the same name in Python.
@@ -59,43 +58,8 @@ func (s setting) autocast(f func()) {
 	torch.Autocast(torch.CPU, s.dtype, f)
 }
 
-// init keeps the main goroutine, and so TestMain, on the first thread, as the
-// program does: cmd/roadmap/main.go says why.
-func init() { runtime.LockOSThread() }
-
-// first takes work for the first thread.
-var first = make(chan func())
-
-// TestMain does what first brings while the tests run.
-func TestMain(m *testing.M) {
-	ended := make(chan int)
-	go func() { ended <- m.Run() }()
-	for {
-		select {
-		case work := <-first:
-			work()
-		case code := <-ended:
-			os.Exit(code)
-		}
-	}
-}
-
-// run runs a benchmark on the first thread, all of it: libtorch's workers belong
-// to the thread that calls, and two sets of them would not let each other spin.
-func (s setting) run(b *testing.B, f func(b *testing.B, root *torch.Scope) error) {
-	b.Run(s.String(), func(b *testing.B) {
-		done := make(chan error)
-		first <- func() {
-			root := torch.NewScope()
-			defer root.Close()
-			err := f(b, root)
-			go func() { done <- err }()
-		}
-		if err := <-done; err != nil {
-			b.Fatal(err)
-		}
-	})
-}
+// TestMain lets the benchmarks run on the first thread.
+func TestMain(m *testing.M) { torchtest.Main(m) }
 
 // measure times f after one call of it: on the clock and in processor time,
 // which other work on the machine disturbs less (with OMP_NUM_THREADS=1
@@ -140,7 +104,7 @@ func BenchmarkStep(b *testing.B) {
 		{"deit_small_patch16_224", 32, 224, torch.Float32, false},
 		{"deit_small_patch16_224", 32, 224, torch.BFloat16, false},
 	} {
-		set.run(b, func(b *testing.B, root *torch.Scope) error {
+		torchtest.Bench(b, set.String(), func(b *testing.B, root *torch.Scope) error {
 			model, x, err := set.build(root)
 			if err != nil {
 				return err
@@ -179,7 +143,7 @@ func BenchmarkEmbed(b *testing.B) {
 		{"deit_small_patch16_224", 64, 224, torch.Float32, false},
 		{"deit_small_patch16_224", 64, 224, torch.BFloat16, false},
 	} {
-		set.run(b, func(b *testing.B, root *torch.Scope) error {
+		torchtest.Bench(b, set.String(), func(b *testing.B, root *torch.Scope) error {
 			model, x, err := set.build(root)
 			if err != nil {
 				return err

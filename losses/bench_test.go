@@ -8,52 +8,17 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"runtime"
 	"strconv"
 	"testing"
 	"time"
 
 	"roadmap/losses"
 	"roadmap/pkg/torch"
+	"roadmap/pkg/torch/torchtest"
 )
 
-// init keeps the main goroutine, and so TestMain, on the first thread, as the
-// program does: cmd/roadmap/main.go says why.
-func init() { runtime.LockOSThread() }
-
-// first takes work for the first thread.
-var first = make(chan func())
-
-// TestMain does what first brings while the tests run.
-func TestMain(m *testing.M) {
-	ended := make(chan int)
-	go func() { ended <- m.Run() }()
-	for {
-		select {
-		case work := <-first:
-			work()
-		case code := <-ended:
-			os.Exit(code)
-		}
-	}
-}
-
-// bench runs a benchmark on the first thread, all of it: libtorch's workers
-// belong to the thread that calls, and two sets of them would take turns.
-func bench(b *testing.B, name string, f func(b *testing.B, s *torch.Scope) error) {
-	b.Run(name, func(b *testing.B) {
-		done := make(chan error)
-		first <- func() {
-			s := torch.NewScope()
-			defer s.Close()
-			err := f(b, s)
-			go func() { done <- err }()
-		}
-		if err := <-done; err != nil {
-			b.Fatal(err)
-		}
-	})
-}
+// TestMain lets the benchmarks run on the first thread.
+func TestMain(m *testing.M) { torchtest.Main(m) }
 
 // batch is b embeddings of 512 dimensions, four of a class, at about the
 // distances of a network that has begun to learn.
@@ -80,7 +45,7 @@ var sizes = []int{128, 384, 1024, 4096}
 // embeddings, three products of float32 matrices.
 func BenchmarkProducts(b *testing.B) {
 	for _, n := range sizes {
-		bench(b, fmt.Sprint(n), func(b *testing.B, s *torch.Scope) error {
+		torchtest.Bench(b, fmt.Sprint(n), func(b *testing.B, s *torch.Scope) error {
 			data, _ := batch(n)
 			x := torch.From(s, data, int64(n), 512)
 			return report(b, products(x, x))
@@ -130,7 +95,7 @@ func best(f func() error) (ms float64, err error) {
 // table 6), against a sort of as many numbers.
 func BenchmarkBlackboxList(b *testing.B) {
 	for _, n := range []int{100_000, 1_000_000, 10_000_000} {
-		bench(b, fmt.Sprint(n), func(b *testing.B, s *torch.Scope) error {
+		torchtest.Bench(b, fmt.Sprint(n), func(b *testing.B, s *torch.Scope) error {
 			r := rand.New(rand.NewPCG(1, 1))
 			data, relevant := make([]float32, n), make([]bool, n)
 			for i := range data {
@@ -217,7 +182,7 @@ func (l *trained) run() error {
 func BenchmarkLoss(b *testing.B) {
 	for _, name := range losses.Names() {
 		for _, n := range sizes {
-			bench(b, fmt.Sprintf("%s/%d", name, n), func(b *testing.B, s *torch.Scope) error {
+			torchtest.Bench(b, fmt.Sprintf("%s/%d", name, n), func(b *testing.B, s *torch.Scope) error {
 				l, err := newTrained(s, name, n)
 				if err != nil {
 					return err
@@ -274,7 +239,7 @@ func BenchmarkPeers(b *testing.B) {
 	}
 	for _, name := range []string{"smoothap", "fastap", "contrastive", "triplet", "multisimilarity", "proxynca++", "normsoftmax", "crossentropy"} {
 		for _, n := range sizes {
-			bench(b, fmt.Sprintf("%s/%d", name, n), func(b *testing.B, s *torch.Scope) error {
+			torchtest.Bench(b, fmt.Sprintf("%s/%d", name, n), func(b *testing.B, s *torch.Scope) error {
 				l, err := newTrained(s, name, n)
 				if err != nil {
 					return err
