@@ -72,7 +72,7 @@ pure: ## test the packages that need no libtorch, where there is none
 
 .PHONY: bench
 bench: build python ## this machine's speed, beside the same work in Python's torch
-	@ROADMAP_PYTHON=$(PYTHON) go test -run '^$$' -bench . -benchmem ./...
+	@ROADMAP_PYTHON=$(PYTHON) go test -timeout 60m -run '^$$' -bench . -benchmem ./...
 	@$(PYTHON) pkg/torch/testdata/bench_peers.py
 	@for verb in Step Embed; do $(PYTHON) backbones/testdata/bench.py $$verb ''; done
 

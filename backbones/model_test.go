@@ -80,7 +80,7 @@ func TestEmbeddingsHaveLengthOne(t *testing.T) {
 			for _, v := range row {
 				length += v * v
 			}
-			if length < 1-1e-6 || length > 1+1e-6 {
+			if !(length >= 1-1e-6 && length <= 1+1e-6) {
 				t.Errorf("%s: squared length %g", name, length)
 			}
 		}

@@ -51,7 +51,7 @@ func TestScriptEqualsLayers(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if d := distance(floats(t, got), floats(t, want)); d > 1e-6 {
+		if d := distance(floats(t, got), floats(t, want)); !(d <= 1e-6) {
 			t.Errorf("train=%v: embeddings differ by %g", train, d)
 		}
 		theirs := map[string]nn.Named{}
@@ -69,7 +69,7 @@ func TestScriptEqualsLayers(t *testing.T) {
 			}
 			u, v := floats(t, x), floats(t, y)
 			for i := range v {
-				if d := u[i] - v[i]; d > 1e-4 || d < -1e-4 {
+				if d := u[i] - v[i]; !(d <= 1e-4 && d >= -1e-4) {
 					t.Errorf("train=%v: %s, element %d: %g, want %g", train, n.Name, i, u[i], v[i])
 				}
 			}

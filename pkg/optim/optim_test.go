@@ -123,7 +123,7 @@ func TestStepsEqualPyTorch(t *testing.T) {
 			walk(t, o, r, 0, len(steps), func(i int) {
 				for j, g := range o.Groups() {
 					for k, v := range values(t, g.Params[0]) {
-						if want := steps[i][j][k]; math.Abs(v-want) > 1e-12 {
+						if want := steps[i][j][k]; !(math.Abs(v-want) <= 1e-12) {
 							t.Errorf("step %d, parameter %d, element %d: %.15g, PyTorch %.15g", i, j, k, v, want)
 						}
 					}
@@ -197,7 +197,7 @@ func TestSchedulesEqualPyTorch(t *testing.T) {
 			t.Fatalf("%s: the reference has %d steps", c.name, len(r.Schedules[c.name]))
 		}
 		for step, want := range r.Schedules[c.name] {
-			if got := c.schedule.Factor(step, 24, 3); math.Abs(got-want) > 1e-12 {
+			if got := c.schedule.Factor(step, 24, 3); !(math.Abs(got-want) <= 1e-12) {
 				t.Errorf("%s, step %d: %g, PyTorch %g", c.name, step, got, want)
 			}
 		}
@@ -216,7 +216,7 @@ func TestWarmUpRisesToTheSchedule(t *testing.T) {
 		}
 		// one step and one epoch of two: 1/4, 2/4, 3/4, then 1
 		for step, want := range []float64{0.25, 0.5, 0.75, 1} {
-			if got := s.Factor(step, 100, 2); math.Abs(got-want) > 1e-12 {
+			if got := s.Factor(step, 100, 2); !(math.Abs(got-want) <= 1e-12) {
 				t.Errorf("%s: factor %g in step %d, want %g", name, got, step, want)
 			}
 		}
@@ -263,13 +263,13 @@ func TestClipEqualsPyTorch(t *testing.T) {
 			}
 		}
 		norm, err := build(t, s, "sgd", groups).ClipGradNorm(c.Max)
-		if err != nil || math.Abs(norm-c.Norm) > 1e-12 {
+		if err != nil || !(math.Abs(norm-c.Norm) <= 1e-12) {
 			t.Errorf("clipped to %g: norm %.15g, %v; PyTorch %.15g", c.Max, norm, err, c.Norm)
 		}
 		for i, g := range groups {
 			got := values(t, nn.Named{Tensor: g.Params[0].Tensor.Grad(s)})
 			for j, want := range c.Gradients[i] {
-				if math.Abs(got[j]-want) > 1e-12 {
+				if !(math.Abs(got[j]-want) <= 1e-12) {
 					t.Errorf("clipped to %g: gradient %d, element %d: %.15g, PyTorch %.15g", c.Max, i, j, got[j], want)
 				}
 			}
@@ -294,7 +294,7 @@ func TestAverageEqualsPyTorch(t *testing.T) {
 		}
 		got := append(values(t, a.State()[0]), values(t, a.State()[1])...)
 		for j := range want {
-			if math.Abs(got[j]-want[j]) > 1e-12 {
+			if !(math.Abs(got[j]-want[j]) <= 1e-12) {
 				t.Errorf("step %d, element %d: %.15g, PyTorch %.15g", i, j, got[j], want[j])
 			}
 		}

@@ -30,7 +30,7 @@ constexpr size_t most_seams = 8192; // a process may have 65,530 mappings
 class Pool final : public c10::Allocator {
 public:
   c10::DataPtr allocate(size_t n) override {
-    void *p = n < least ? nullptr : take((n + grain - 1) / grain * grain);
+    void *p = n < least || n > PTRDIFF_MAX ? nullptr : take((n + grain - 1) / grain * grain);
     if (p == nullptr) p = rest->raw_allocate(n); // or it says that there is no memory
     return {p, p, &give, c10::Device(c10::kCPU)};
   }
@@ -72,7 +72,11 @@ private:
       split(at, n);
     } else {
       at = map(n);
-      if (at == 0 || !gather(at, n)) return nullptr;
+      if (at != 0 && !gather(at, n)) {
+        release_idle();
+        at = map(n);
+      }
+      if (at == 0) return nullptr;
     }
     blocks[at] = n;
     used += n;
@@ -109,7 +113,7 @@ private:
   }
 
   // gather moves idle pages to the n bytes at an address, as far as they last;
-  // false, the address gone, if the system refuses even what was there.
+  // false, the address gone, if the system refuses.
   bool gather(Address at, size_t n) {
     const Address start = at, end = at + n;
     if (seams.size() > most_seams) release_idle();
@@ -121,15 +125,15 @@ private:
         auto seam = seams.upper_bound(from);
         const size_t part = (seam == seams.end() ? stop : std::min(stop, *seam)) - from;
         if (mremap(pointer(from), part, part, MREMAP_MAYMOVE | MREMAP_FIXED, pointer(at)) == MAP_FAILED) {
-          // New pages, then, and none idle beside them.
+          // The system may have taken [at, at + part) away before it refused, and have given it
+          // to another thread since: all but that goes back.
           munmap(pointer(from), stop - from);
           seams.erase(seams.lower_bound(from), seams.lower_bound(stop));
           mark(stop);
-          release_idle();
-          seams.insert(at);
-          if (mmap(pointer(at), end - at, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED) return true;
-          munmap(pointer(start), end - start);
+          munmap(pointer(start), at - start);
+          munmap(pointer(at + part), end - at - part);
           seams.erase(seams.lower_bound(start), seams.lower_bound(end));
+          mark(end);
           return false;
         }
         seams.erase(from);
