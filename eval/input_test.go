@@ -12,6 +12,7 @@ import (
 	"roadmap/eval/rank"
 	"roadmap/eval/rank/ranktest"
 	"roadmap/pkg/fault"
+	"roadmap/pkg/fault/faulttest"
 	"roadmap/pkg/rng"
 	"roadmap/pkg/tensorio"
 	"roadmap/pkg/torch"
@@ -189,6 +190,25 @@ func TestBadInput(t *testing.T) {
 	}
 	if result := run(t, good(), Options{Metrics: []string{"r@3"}}); result.Metrics["r@3"] != 1 {
 		t.Errorf("K = all candidates: %v", result.Metrics)
+	}
+}
+
+// TestBadRowIsTheFiles: the row that an error names is the file's, wherever the
+// evaluation has it, kept or made anew.
+func TestBadRowIsTheFiles(t *testing.T) {
+	const n, bad = 700, 613
+	s := clustered(rng.New(3), n, 4, 40, 1)
+	s.rows[bad][2] = math.NaN()
+	in := Input{Query: s.matrix(), QueryLabels: s.labels}
+	for _, o := range []Options{{}, {MemoryBytes: 1}, {Threads: 1}} {
+		_, err := Run(context.Background(), in, o)
+		faulttest.Refused(t, err, "row 613 has a NaN")
+		_, _, err = VehicleID(context.Background(), in, 2, o)
+		faulttest.Refused(t, err, "row 613 has a NaN")
+		_, err = BatchCurve(context.Background(), in, []int{n - 1}, 2, o) // both leave out another row
+		faulttest.Refused(t, err, "row 613 has a NaN")
+		_, err = DecomposabilityGap(context.Background(), in, RandomBatches(n, 50, 1), GapOptions{}, o)
+		faulttest.Refused(t, err, "row 613 has a NaN")
 	}
 }
 

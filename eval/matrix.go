@@ -72,6 +72,14 @@ func (s selection) Copy(from, to int, into []float32) error {
 	return nil
 }
 
+// number is that of a row in its file, for errors: a selection's rows are others.
+func number(m Matrix, row int) int {
+	if s, ok := m.(selection); ok {
+		return number(s.Matrix, s.rows[row])
+	}
+	return row
+}
+
 // pick is the labels of some rows.
 func pick(labels []int64, rows []int) []int64 {
 	out := make([]int64, len(rows))

@@ -59,7 +59,7 @@ func (s *shelf) fill(scratch *scratch, into *torch.KNNRows, at, from, to int) (l
 	longest, err = into.Fill(at, floats)
 	var bad *torch.KNNBadRow
 	if errors.As(err, &bad) {
-		bad.Row += from
+		bad.Row = number(s.source, from+bad.Row)
 		return 0, fault.Inputf("%s: %w", s.source.Name(), bad)
 	}
 	return longest, err
