@@ -124,7 +124,7 @@ func TestGridAgainstOracle(t *testing.T) {
 					k := fmt.Sprintf("r@%d", want[0].Candidates)
 					got := run(t, in, Options{Metrics: []string{"mrr", "map@r", "map", k}, Ties: ties, Distance: distance, Lone: rank.Zero})
 					equalRanks(t, "ranks", got.Levels[0].Rankings, want)
-					values, err := rank.Evaluate(want, must(rank.ParseMetrics("mrr,map@r,map,"+k)), rank.Options{Lone: rank.Zero})
+					values, err := rank.Evaluate(context.Background(), want, must(rank.ParseMetrics("mrr,map@r,map,"+k)), rank.Options{Lone: rank.Zero})
 					if err != nil {
 						t.Fatal(err)
 					}

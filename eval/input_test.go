@@ -173,10 +173,11 @@ func TestBadInput(t *testing.T) {
 		"k = 0":           {func(_ *Input, o *Options) { o.Metrics = []string{"r@0"} }, "r@0"},
 		"k too large":     {func(_ *Input, o *Options) { o.Metrics = []string{"r@4"} }, "3 candidates"},
 		"metric":          {func(_ *Input, o *Options) { o.Metrics = []string{"recall@1"} }, "recall@1"},
-		"lone":            {func(_ *Input, o *Options) { o.Lone = "one" }, "lone"},
+		"lone":            {func(_ *Input, o *Options) { o.Lone = "one" }, "give skip or zero"},
 		"ties":            {func(_ *Input, o *Options) { o.Ties = "random" }, "ties"},
 		"distance":        {func(_ *Input, o *Options) { o.Distance = "l1" }, "l1"},
 		"bootstrap":       {func(_ *Input, o *Options) { o.Bootstrap = -1 }, "bootstrap"},
+		"too many":        {func(_ *Input, o *Options) { o.Bootstrap = math.MaxInt }, "bootstrap"},
 		"all lone":        {func(in *Input, _ *Options) { in.QueryLabels = []int64{1, 2, 3, 4} }, "all 4 queries are lone"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -28,7 +28,7 @@ func VehicleID(ctx context.Context, in Input, repeats int, o Options) (map[strin
 	}
 	values := map[string][]float64{}
 	var last *Result
-	for _, split := range splits {
+	for split := range splits {
 		last, err = Run(ctx, Input{
 			Query: Select(in.Query, split.Query), QueryLabels: pick(in.QueryLabels, split.Query),
 			Gallery: Select(in.Query, split.Gallery), GalleryLabels: pick(in.QueryLabels, split.Gallery),
@@ -69,8 +69,8 @@ func BatchCurve(ctx context.Context, in Input, sizes []int, draws int, o Options
 	if in.Gallery != nil {
 		return nil, fault.Inputf("batch curve: batches are drawn from one set of embeddings; give no gallery")
 	}
-	if draws < 1 {
-		return nil, fault.Inputf("batch curve: %d draws; at least 1 batch of each size is needed", draws)
+	if err := rank.CheckRepeats("draws", draws); err != nil {
+		return nil, err
 	}
 	if err := in.check(nil); err != nil {
 		return nil, err

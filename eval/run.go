@@ -117,15 +117,17 @@ func (o Options) metrics() ([]rank.Metric, error) {
 	return rank.ParseMetrics(list)
 }
 
+func (o Options) rank() rank.Options {
+	return rank.Options{Lone: o.Lone, Bootstrap: o.Bootstrap, Seed: o.Seed}
+}
+
 // Validate refuses options that no input could satisfy, as input errors.
 func (o Options) Validate() error {
 	if _, err := o.metrics(); err != nil {
 		return err
 	}
-	if o.Lone != "" {
-		if _, err := rank.ParseLone(string(o.Lone)); err != nil {
-			return err
-		}
+	if err := o.rank().Validate(); err != nil {
+		return err
 	}
 	if o.Ties != "" {
 		if _, err := rank.ParseTies(string(o.Ties)); err != nil {
@@ -133,10 +135,7 @@ func (o Options) Validate() error {
 		}
 	}
 	if o.Distance != "" && o.Distance != Cosine && o.Distance != L2 {
-		return fault.Inputf("distance: %q is none of %s, %s", o.Distance, Cosine, L2)
-	}
-	if o.Bootstrap < 0 {
-		return fault.Inputf("bootstrap: %d resamples; give a positive number, or 0 for none", o.Bootstrap)
+		return fault.Inputf("distance: %q is unknown; give %s or %s", o.Distance, Cosine, L2)
 	}
 	return nil
 }
@@ -252,7 +251,7 @@ func Run(ctx context.Context, in Input, o Options) (*Result, error) {
 		s.tiles.Add(&result.Pairs)
 	}
 	for v, level := range in.levels() {
-		report, err := rank.Evaluate(rankings[v], metrics, rank.Options{Lone: o.Lone, Bootstrap: o.Bootstrap, Seed: o.Seed})
+		report, err := rank.Evaluate(ctx, rankings[v], metrics, o.rank())
 		if err != nil {
 			if level.Name != "" {
 				err = fmt.Errorf("level %s: %w", level.Name, err)

@@ -1,6 +1,7 @@
 package rank
 
 import (
+	"context"
 	"math"
 	"runtime"
 	"slices"
@@ -15,6 +16,22 @@ type Options struct {
 	Lone      Lone   // Skip when empty
 	Bootstrap int    // resamples for the 95 % intervals; 0: none
 	Seed      uint64 // of the resamples
+}
+
+// MaxBootstrap is the most resamples, which take 8 MB a metric.
+const MaxBootstrap = 1_000_000
+
+// Validate refuses options that no queries could satisfy, as input errors.
+func (o Options) Validate() error {
+	if o.Bootstrap < 0 || o.Bootstrap > MaxBootstrap {
+		return fault.Inputf("bootstrap: %d resamples; give a number up to %d, or 0 for none", o.Bootstrap, MaxBootstrap)
+	}
+	if o.Lone != "" {
+		if _, err := ParseLone(string(o.Lone)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Report is what Evaluate found.
@@ -48,13 +65,13 @@ type Quantile struct {
 var firstQuantiles = []float64{0.25, 0.5, 0.75, 0.9, 0.95, 0.99}
 
 // Evaluate averages metrics over queries. A K beyond the candidates, no
-// queries, or only lone ones are input errors.
-func Evaluate(queries []Query, metrics []Metric, o Options) (*Report, error) {
+// queries, or only lone ones are input errors. The end of the context ends the resampling.
+func Evaluate(ctx context.Context, queries []Query, metrics []Metric, o Options) (*Report, error) {
 	if len(queries) == 0 {
 		return nil, fault.Inputf("no queries: nothing to evaluate")
 	}
-	if o.Bootstrap < 0 {
-		return nil, fault.Inputf("bootstrap: %d resamples; give a positive number, or 0 for none", o.Bootstrap)
+	if err := o.Validate(); err != nil {
+		return nil, err
 	}
 	report := &Report{Queries: len(queries)}
 	var values []float64 // [counted, metrics]
@@ -91,7 +108,9 @@ func Evaluate(queries []Query, metrics []Metric, o Options) (*Report, error) {
 	}
 	var intervals []Interval
 	if o.Bootstrap > 0 {
-		intervals = bootstrap(values, len(metrics), o)
+		if intervals = bootstrap(ctx, values, len(metrics), o); ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 	}
 	for i, m := range metrics {
 		v := Value{Metric: m, Mean: sums[i] / float64(report.Counted)}
@@ -115,8 +134,9 @@ func quantiles(ranks []int32) []Quantile {
 }
 
 // bootstrap draws the counted queries with replacement. Each resample has a
-// random source of its own, so the result depends on the seed alone.
-func bootstrap(values []float64, columns int, o Options) []Interval {
+// random source of its own, so the result depends on the seed alone. It is of no
+// use where the context has ended.
+func bootstrap(ctx context.Context, values []float64, columns int, o Options) []Interval {
 	rows := len(values) / max(columns, 1)
 	means := make([][]float64, columns) // [metric][resample]
 	for i := range means {
@@ -139,7 +159,7 @@ func bootstrap(values []float64, columns int, o Options) []Interval {
 	workers := runtime.GOMAXPROCS(0)
 	for w := range workers {
 		wait.Go(func() {
-			for b := w; b < o.Bootstrap; b += workers {
+			for b := w; b < o.Bootstrap && ctx.Err() == nil; b += workers {
 				resample(b)
 			}
 		})

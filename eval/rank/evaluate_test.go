@@ -1,6 +1,8 @@
 package rank
 
 import (
+	"context"
+	"errors"
 	"math"
 	"reflect"
 	"runtime"
@@ -12,7 +14,7 @@ import (
 
 func evaluate(t *testing.T, queries []Query, list string, o Options) *Report {
 	t.Helper()
-	report, err := Evaluate(queries, parse(t, list), o)
+	report, err := Evaluate(context.Background(), queries, parse(t, list), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,18 +63,22 @@ func TestFirstRankQuantiles(t *testing.T) {
 func TestEvaluateRefuses(t *testing.T) {
 	good := Query{[]int32{1}, 4}
 	lone := Query{nil, 4}
-	_, err := Evaluate(nil, parse(t, "r@1"), Options{})
+	_, err := Evaluate(context.Background(), nil, parse(t, "r@1"), Options{})
 	faulttest.Refused(t, err, "no queries")
 	for _, policy := range []Lone{Skip, Zero} {
-		_, err = Evaluate([]Query{lone, lone}, parse(t, "r@1"), Options{Lone: policy})
+		_, err = Evaluate(context.Background(), []Query{lone, lone}, parse(t, "r@1"), Options{Lone: policy})
 		faulttest.Refused(t, err, "all 2 queries are lone")
 	}
-	_, err = Evaluate([]Query{good}, parse(t, "r@4,p@5"), Options{})
+	_, err = Evaluate(context.Background(), []Query{good}, parse(t, "r@4,p@5"), Options{})
 	faulttest.Refused(t, err, "p@5: only 4 candidates")
-	_, err = Evaluate([]Query{good}, parse(t, "r@1"), Options{Bootstrap: -1})
-	faulttest.Refused(t, err, "bootstrap: -1")
+	for _, n := range []int{-1, MaxBootstrap + 1, math.MaxInt} {
+		_, err = Evaluate(context.Background(), []Query{good}, parse(t, "r@1"), Options{Bootstrap: n})
+		faulttest.Refused(t, err, "bootstrap: ", "up to 1000000")
+	}
+	_, err = Evaluate(context.Background(), []Query{good}, parse(t, "r@1"), Options{Lone: "one"})
+	faulttest.Refused(t, err, `lone: "one"`)
 	for _, ranks := range [][]int32{{0}, {5}, {2, 2}, {3, 1}, {-1}} {
-		if _, err := Evaluate([]Query{{ranks, 4}}, parse(t, "r@1"), Options{}); err == nil {
+		if _, err := Evaluate(context.Background(), []Query{{ranks, 4}}, parse(t, "r@1"), Options{}); err == nil {
 			t.Errorf("ranks %v among 4 candidates were evaluated", ranks)
 		}
 	}
@@ -118,11 +124,25 @@ func TestBootstrapInterval(t *testing.T) {
 	}
 }
 
-func TestBootstrapDoesNotDependOnThreads(t *testing.T) {
+func TestBootstrapEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	report, err := Evaluate(ctx, make50(), parse(t, "mrr"), Options{Bootstrap: MaxBootstrap})
+	if report != nil || !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, %v", report, err)
+	}
+}
+
+func make50() []Query {
 	var queries []Query
 	for i := range 50 {
 		queries = append(queries, Query{[]int32{int32(1 + i%7), 9}, 9})
 	}
+	return queries
+}
+
+func TestBootstrapDoesNotDependOnThreads(t *testing.T) {
+	queries := make50()
 	o := Options{Bootstrap: 101, Seed: 5}
 	want := evaluate(t, queries, "map,mrr", o)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))

@@ -1,6 +1,7 @@
 package rank_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -103,7 +104,7 @@ func TestAgainstOracle(t *testing.T) {
 			}
 			for _, policy := range []rank.Lone{rank.Skip, rank.Zero} {
 				want, lone := ranktest.Evaluate(scores, relevant, same, ties, policy, names...)
-				report, err := rank.Evaluate(queries, metrics(t, names), rank.Options{Lone: policy})
+				report, err := rank.Evaluate(context.Background(), queries, metrics(t, names), rank.Options{Lone: policy})
 				if lone == m {
 					if err == nil {
 						t.Fatal("only lone queries, and no error")
@@ -215,7 +216,7 @@ func TestReference(t *testing.T) {
 		scores, relevant := ranktest.NegativeL2(c.Queries, c.Gallery), ranktest.Relevant(c.QueryLabels, c.Labels)
 		queries := ranktest.Queries(scores, relevant, same, rank.ByIndex)
 		for metric, want := range c.Metrics {
-			report, err := rank.Evaluate(queries, metrics(t, []string{metric}), rank.Options{})
+			report, err := rank.Evaluate(context.Background(), queries, metrics(t, []string{metric}), rank.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -84,12 +84,14 @@ const (
 // ParseLone reads a policy's name.
 func ParseLone(name string) (Lone, error) { return choose("lone", name, Skip, Zero) }
 
-// choose finds a name among an option's values.
+// choose finds a name among an option's values, of which there are at least two.
 func choose[T ~string](option, name string, values ...T) (T, error) {
-	for _, v := range values {
+	words := ""
+	for i, v := range values {
 		if string(v) == name {
 			return v, nil
 		}
+		words += []string{", ", " or "}[i/(len(values)-1)] + string(v)
 	}
-	return "", fault.Inputf("%s: %q is none of %v", option, name, values)
+	return "", fault.Inputf("%s: %q is unknown; give %s", option, name, words[2:])
 }

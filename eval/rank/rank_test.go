@@ -79,9 +79,9 @@ func TestOptionNames(t *testing.T) {
 		}
 	}
 	_, err := ParseTies("worst")
-	faulttest.Refused(t, err, `ties: "worst"`, "[index pessimistic optimistic]")
+	faulttest.Refused(t, err, `ties: "worst"`, "give index, pessimistic or optimistic")
 	_, err = ParseLone("")
-	faulttest.Refused(t, err, `lone: ""`, "[skip zero]")
+	faulttest.Refused(t, err, `lone: ""`, "give skip or zero")
 }
 
 func TestParseMetrics(t *testing.T) {

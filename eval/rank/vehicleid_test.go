@@ -1,6 +1,7 @@
 package rank
 
 import (
+	"math"
 	"reflect"
 	"slices"
 	"testing"
@@ -8,12 +9,18 @@ import (
 	"roadmap/pkg/fault/faulttest"
 )
 
-func TestVehicleID(t *testing.T) {
-	labels := []int64{5, 5, 5, -1, 9, 9, 5, -1, 7} // 7 has one image
-	splits, err := VehicleID(labels, 200, 3)
+func draw(t *testing.T, labels []int64, repeats int, seed uint64) []Split {
+	t.Helper()
+	splits, err := VehicleID(labels, repeats, seed)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return slices.Collect(splits)
+}
+
+func TestVehicleID(t *testing.T) {
+	labels := []int64{5, 5, 5, -1, 9, 9, 5, -1, 7} // 7 has one image
+	splits := draw(t, labels, 200, 3)
 	drawn := map[int]int{} // how often a row was the gallery's
 	for _, s := range splits {
 		if len(s.Gallery) != 4 || len(s.Query) != 5 {
@@ -38,18 +45,29 @@ func TestVehicleID(t *testing.T) {
 			t.Errorf("row %d was drawn %d times of 200, expected about %d", row, got, want)
 		}
 	}
-	again, err := VehicleID(labels, 200, 3)
-	if err != nil || !reflect.DeepEqual(again, splits) {
+	if again := draw(t, labels, 200, 3); len(again) != 200 || !reflect.DeepEqual(again, splits) {
 		t.Error("one seed gave two series of splits")
 	}
-	if fewer, err := VehicleID(labels, 5, 3); err != nil || !reflect.DeepEqual(fewer, splits[:5]) {
+	if !reflect.DeepEqual(draw(t, labels, 5, 3), splits[:5]) {
 		t.Error("a split depends on how many follow it")
 	}
-	if other, err := VehicleID(labels, 200, 4); err != nil || reflect.DeepEqual(other, splits) {
+	if reflect.DeepEqual(draw(t, labels, 200, 4), splits) {
 		t.Error("two seeds gave one series of splits")
 	}
-	_, err = VehicleID(labels, 0, 3)
-	faulttest.Refused(t, err, "repeats: 0")
+	many, err := VehicleID(labels, MaxRepeats, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for first := range many { // the others are not drawn
+		if !reflect.DeepEqual(first, splits[0]) {
+			t.Errorf("%v, want %v", first, splits[0])
+		}
+		break
+	}
+	for _, repeats := range []int{0, -1, MaxRepeats + 1, math.MaxInt} {
+		_, err = VehicleID(labels, repeats, 3)
+		faulttest.Refused(t, err, "repeats: ", "from 1 to 100000")
+	}
 	_, err = VehicleID([]int64{1, 2}, 1, 3)
 	faulttest.Refused(t, err, "no class has a second image")
 	_, err = VehicleID(nil, 1, 3)
