@@ -5,7 +5,7 @@ package backbones
 
 import (
 	"fmt"
-	"strings"
+	"slices"
 
 	"roadmap/pkg/nn"
 	"roadmap/pkg/registry"
@@ -37,6 +37,8 @@ type Model struct {
 	trunk  nn.Layer
 	head   head
 	names  naming
+	headed map[string]bool // names of the head's tensors
+	given  bool            // the backbone came with its weights
 }
 
 // Forward maps images [n, c, h, w] to embeddings [n, Dim()], float32. With
@@ -65,15 +67,23 @@ func (m *Model) State() nn.State { return m.params.State() }
 // Parameters are the tensors to train: those that gradients flow to.
 func (m *Model) Parameters() nn.State { return m.params.State().Parameters() }
 
-// headPath is where the head's tensors are; no backbone has another "head".
+// headPath is where the head's tensors are. A TorchScript module may have a
+// "head" of its own.
 const headPath = "head"
 
 // IsHead says whether a tensor belongs to the head rather than the backbone.
-func IsHead(name string) bool { return strings.HasPrefix(name, headPath+".") }
+func (m *Model) IsHead(name string) bool { return m.headed[name] }
+
+// Untrained lists the parameters that begin at values of their own: all of a
+// network that was built, only the head's of one that came with its weights.
+func (m *Model) Untrained() nn.State {
+	return slices.DeleteFunc(m.State(), func(n nn.Named) bool { return !n.Parameter || m.given && !m.headed[n.Name] })
+}
 
 // finish puts a head onto a trunk of the given width and takes the errors of
 // all the tensors made on the way.
 func finish(p *nn.Params, input Input, trunk nn.Layer, width int, l layout, names naming, h Head) (*Model, error) {
+	trunks := len(p.State())
 	made, err := newHead(p.Root().At(headPath), h, width, l)
 	if err != nil {
 		return nil, err
@@ -81,5 +91,9 @@ func finish(p *nn.Params, input Input, trunk nn.Layer, width int, l layout, name
 	if err := p.Scope().Err(); err != nil {
 		return nil, fmt.Errorf("building the network: %w", err)
 	}
-	return &Model{params: p, input: input, trunk: trunk, head: made, names: names}, nil
+	m := &Model{params: p, input: input, trunk: trunk, head: made, names: names, headed: map[string]bool{}}
+	for _, n := range p.State()[trunks:] {
+		m.headed[n.Name] = true
+	}
+	return m, nil
 }

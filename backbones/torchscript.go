@@ -1,7 +1,9 @@
 package backbones
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
 
 	"roadmap/pkg/fault"
 	"roadmap/pkg/nn"
@@ -71,10 +73,19 @@ func (c *TorchScript) Build(s *torch.Scope, device torch.Device, seed uint64) (*
 	}
 	p := nn.NewParams(s, device, seed)
 	p.ChannelsLast = c.ChannelsLast
-	if err := module.Each(p.Adopt); err != nil {
+	err = module.Each(func(name string, t *torch.Tensor, parameter bool, twin string) {
+		p.Adopt(nn.Named{Name: name, Tensor: t, Parameter: parameter, Twin: twin})
+	})
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.File, err)
 	}
-	l, width, err := c.probe(s, module, device)
+	trunk := &scripted{module: module, device: device}
+	for _, n := range p.State() {
+		if !n.Parameter {
+			trunk.buffers = append(trunk.buffers, n)
+		}
+	}
+	l, width, err := c.probe(s, trunk)
 	if err != nil {
 		return nil, err
 	}
@@ -82,22 +93,39 @@ func (c *TorchScript) Build(s *torch.Scope, device torch.Device, seed uint64) (*
 	if err != nil {
 		return nil, err
 	}
-	return finish(p, input, &scripted{module: module, device: device}, width, l, naming{}, c.Head)
+	m, err := finish(p, input, trunk, width, l, naming{}, c.Head)
+	if err != nil {
+		return nil, err
+	}
+	m.given = true
+	return m, nil
 }
 
-// probe runs one image through the module to see what it gives.
-func (c *TorchScript) probe(s *torch.Scope, module *torch.Script, device torch.Device) (l layout, width int, err error) {
+// probe runs one image through the module to see what it gives, and whether it
+// changes its buffers.
+func (c *TorchScript) probe(s *torch.Scope, trunk *scripted) (l layout, width int, err error) {
 	inner := s.Child()
 	defer inner.Close()
-	var y *torch.Tensor
-	if err := module.Train(false); err != nil {
+	before, err := trunk.buffers.Snapshot()
+	if err != nil {
 		return l, 0, err
 	}
+	var y *torch.Tensor
 	torch.NoGrad(func() {
-		y = module.Forward(inner.Zeros([]int64{1, int64(c.Channels), int64(c.Size), int64(c.Size)}, torch.Float32, device))
+		y = trunk.Forward(inner.Zeros([]int64{1, int64(c.Channels), int64(c.Size), int64(c.Size)}, torch.Float32, trunk.device), nn.Eval)
 	})
 	if err := y.Err(); err != nil {
 		return l, 0, fault.Inputf("%s: the module does not take an image of %d channels and %d pixels: %w", c.File, c.Channels, c.Size, err)
+	}
+	after, err := trunk.buffers.Snapshot()
+	if err != nil {
+		return l, 0, err
+	}
+	trunk.restless = !slices.EqualFunc(before, after, func(a, b tensorio.Named) bool { return bytes.Equal(a.Data, b.Data) })
+	if trunk.restless {
+		if err := trunk.buffers.Load(nn.Stored(before)); err != nil {
+			return l, 0, err
+		}
 	}
 	switch shape := y.Shape(); {
 	case len(shape) == 2 && shape[0] == 1:
@@ -113,13 +141,31 @@ func (c *TorchScript) probe(s *torch.Scope, module *torch.Script, device torch.D
 
 // scripted is the module as a layer.
 type scripted struct {
-	module *torch.Script
-	device torch.Device
-	dtype  torch.DType // 16 bits: autocast to it, whatever the caller's mode
+	module   *torch.Script
+	device   torch.Device
+	dtype    torch.DType // 16 bits: autocast to it, whatever the caller's mode
+	buffers  nn.State
+	restless bool // traced in training mode: it changes its buffers in every mode
 }
 
-// Forward runs the module in the mode.
+// Forward runs the module in the mode. Its buffers change in training alone.
 func (l *scripted) Forward(x *torch.Tensor, mode nn.Mode) (y *torch.Tensor) {
+	if !l.restless || mode == nn.Train {
+		return l.forward(x, mode)
+	}
+	before, err := l.buffers.Snapshot()
+	if err == nil {
+		y = l.forward(x, mode)
+		err = l.buffers.Load(nn.Stored(before))
+	}
+	if err != nil {
+		x.Scope().Fail(err)
+		return x.Scope().Dead()
+	}
+	return y
+}
+
+func (l *scripted) forward(x *torch.Tensor, mode nn.Mode) (y *torch.Tensor) {
 	if err := l.module.Train(mode != nn.Eval); err != nil {
 		x.Scope().Fail(err)
 		return x.Scope().Dead()
@@ -133,5 +179,7 @@ func (l *scripted) Forward(x *torch.Tensor, mode nn.Mode) (y *torch.Tensor) {
 
 // Inference is the module itself, under autocast for 16 bits.
 func (l *scripted) Inference(f *nn.Inference) nn.Layer {
-	return &scripted{module: l.module, device: l.device, dtype: f.DType()}
+	other := *l
+	other.dtype = f.DType()
+	return &other
 }

@@ -12,6 +12,8 @@ import (
 	"roadmap/pkg/config"
 	"roadmap/pkg/fault"
 	"roadmap/pkg/nn"
+	"roadmap/pkg/optim"
+	"roadmap/pkg/tensorio"
 	"roadmap/pkg/torch"
 )
 
@@ -132,7 +134,7 @@ func TestScriptRefusals(t *testing.T) {
 		{[]string{"file=" + at("empty.pt", nil)}, "not a TorchScript module"},
 		{[]string{"file=" + at("half.pt", whole[:len(whole)/2])}, "not a TorchScript module"},
 		{[]string{"file=" + weights}, "not a TorchScript module"},
-		{[]string{"file=testdata/script.pt", "channels=1", "input=plain"}, "does not take an image of 1 channels"},
+		{[]string{"file=testdata/script.pt", "channels=1", "input=plain"}, "expected input[1, 1, 224, 224] to have 3 channels"},
 		{[]string{"file=testdata/script.pt", "channels=1"}, "use plain"},
 		{[]string{"file=testdata/script.pt", "pool=cls"}, "no class token"},
 	} {
@@ -153,5 +155,107 @@ func TestScriptRefusals(t *testing.T) {
 		if torch.Live() != before {
 			t.Errorf("%v: %d handles left", c.options, torch.Live()-before)
 		}
+	}
+}
+
+// awkward.pt (testdata/reference.py) has a "head" of its own, one weight under
+// two names, and a batch norm that was traced in training.
+var awkward = []string{"file=testdata/awkward.pt", "size=6", "dim=2", "normalize=false"}
+
+// A tied weight is trained and averaged once, and stands in files under both
+// names; a file may leave the second out.
+func TestScriptTies(t *testing.T) {
+	s := torch.NewScope()
+	defer s.Close()
+	m := build(t, s, 1, "torchscript", awkward...)
+	const first, second = "first.weight", "second.weight"
+	var names []string
+	for _, n := range m.Parameters() {
+		names = append(names, n.Name)
+	}
+	if !slices.Contains(names, first) || slices.Contains(names, second) {
+		t.Errorf("trained: %v; want %s and not %s", names, first, second)
+	}
+	average, err := optim.NewAverage(s, m.State(), 0.5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := snapshot(t, m)
+	if err := backbonetest.Fill(m.State()); err != nil {
+		t.Fatal(err)
+	}
+	filled := snapshot(t, m)
+	for _, want := range [][]tensorio.Named{kept, filled} {
+		if err := average.Swap(); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, snapshot(t, m), want, nil)
+	}
+	whole := write(t, filled, func(n string) string { return n })
+	short := write(t, filled, func(n string) string {
+		if n == second {
+			return ""
+		}
+		return n
+	})
+	for _, path := range []string{whole, short} {
+		other := build(t, s, 2, "torchscript", awkward...)
+		if _, err := other.Load(backbones.Weights{File: path, Strict: true}); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, snapshot(t, other), filled, nil)
+	}
+}
+
+// The module's head is not ours: a file that lacks it does not fit.
+func TestScriptHeads(t *testing.T) {
+	s := torch.NewScope()
+	defer s.Close()
+	m := build(t, s, 1, "torchscript", awkward...)
+	for name, want := range map[string]bool{"head.weight": false, "head.projection.weight": true, "first.weight": false} {
+		if m.IsHead(name) != want {
+			t.Errorf("IsHead(%s) is %v", name, !want)
+		}
+	}
+	path := write(t, snapshot(t, m), func(n string) string {
+		if n == "head.bias" || m.IsHead(n) {
+			return ""
+		}
+		return n
+	})
+	if _, err := m.Load(backbones.Weights{File: path, Strict: true}); err == nil || !strings.Contains(err.Error(), "1 missing from the file (head.bias)") {
+		t.Errorf("error %v", err)
+	}
+	for _, n := range m.Untrained() {
+		if !m.IsHead(n.Name) {
+			t.Errorf("%s came with the file, but counts as untrained", n.Name)
+		}
+	}
+}
+
+// Building, evaluating and embedding change no statistics, training does.
+func TestScriptStatistics(t *testing.T) {
+	s := torch.NewScope()
+	defer s.Close()
+	m := build(t, s, 1, "torchscript", awkward...)
+	mean := func() []float64 {
+		state := m.State()
+		i := slices.IndexFunc(state, func(n nn.Named) bool { return n.Name == "norm.running_mean" })
+		return floats(t, state[i].Tensor)
+	}
+	begin := mean()
+	x := batch(s, m, 4)
+	floats(t, m.Forward(x, false))
+	e, err := m.Embedder(s, torch.Float32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	floats(t, e.Forward(x))
+	if now := mean(); !slices.Equal(now, begin) {
+		t.Errorf("running mean %v, at first %v", now, begin)
+	}
+	floats(t, m.Forward(x, true))
+	if now := mean(); slices.Equal(now, begin) {
+		t.Error("training leaves the running mean as it was")
 	}
 }

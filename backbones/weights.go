@@ -124,7 +124,10 @@ func (m *Model) rename(entries []tensorio.Entry, w Weights, loaded *Loaded) (*re
 	toOurs := m.names.ours(entries, loaded.Prefix)
 	source := &renamed{model: m, state: m.State(), entries: map[string]tensorio.Entry{}, loaded: loaded}
 	for _, e := range entries {
-		name := toOurs(strings.TrimPrefix(e.Name, loaded.Prefix))
+		name := e.Name
+		if source.shape(name) == nil {
+			name = toOurs(strings.TrimPrefix(e.Name, loaded.Prefix))
+		}
 		switch {
 		case name == "" || drop(name):
 			loaded.Dropped = append(loaded.Dropped, e.Name)
@@ -160,15 +163,22 @@ func commonPrefix(entries []tensorio.Entry) (prefix string) {
 }
 
 // ours returns the map from a file's names, prefix off, to the network's. It
-// gives "" for the classifier. A file with names below "backbone." has its
-// projection beside it, as "fc".
+// gives "" for the classifier. A file with names below "backbone." or "net." has
+// projection and pooling beside it, as "fc" and "pooling".
 func (n naming) ours(entries []tensorio.Entry, prefix string) func(string) string {
-	const trunk, projection = "backbone.", "fc."
-	retrieval := slices.ContainsFunc(entries, func(e tensorio.Entry) bool { return strings.HasPrefix(e.Name, prefix+trunk) })
+	trunk := ""
+	for _, usual := range []string{"net.", "backbone."} {
+		if slices.ContainsFunc(entries, func(e tensorio.Entry) bool { return strings.HasPrefix(e.Name, prefix+usual) }) {
+			trunk = usual
+		}
+	}
 	return func(name string) string {
-		if retrieval {
-			if rest, ok := strings.CutPrefix(name, projection); ok {
+		if trunk != "" {
+			if rest, ok := strings.CutPrefix(name, "fc."); ok {
 				return headPath + ".projection." + rest
+			}
+			if rest, ok := strings.CutPrefix(name, "pooling."); ok {
+				return headPath + ".pool." + rest
 			}
 			name = strings.TrimPrefix(name, trunk)
 		}
@@ -184,13 +194,15 @@ func (n naming) ours(entries []tensorio.Entry, prefix string) func(string) strin
 }
 
 // wanted is the tensors that the file must hold: all but a head it has nothing
-// of, and the counters of batches, which PyTorch began to save in 0.4.1.
+// of, other names of a tensor that it has, and the counters of batches, which
+// PyTorch began to save in 0.4.1.
 func (m *Model) wanted(source *renamed, loaded *Loaded) nn.State {
-	headless := !slices.ContainsFunc(source.order, IsHead)
+	headless := !slices.ContainsFunc(source.order, m.IsHead)
 	return slices.DeleteFunc(m.State(), func(n nn.Named) bool {
 		_, there := source.entries[n.Name]
-		free := !there && (headless && IsHead(n.Name) || strings.HasSuffix(n.Name, ".num_batches_tracked"))
-		if free {
+		_, twin := source.entries[n.Twin]
+		free := !there && (headless && m.IsHead(n.Name) || strings.HasSuffix(n.Name, ".num_batches_tracked") || twin)
+		if free && !twin {
 			loaded.Initial = append(loaded.Initial, n.Name)
 		}
 		return free
@@ -220,7 +232,7 @@ func (m *Model) hint(miss *nn.MismatchError) string {
 	case m.names.distilled != "" && slices.Contains(miss.Unexpected, m.names.distilled):
 		return fmt.Sprintf(". The weights are of a distilled network: choose it, or leave its token out with drop=[%s].", m.names.distilled)
 	}
-	return ". Choose the network that the weights were made for, leave tensors out with drop, or load what fits with strict=false."
+	return ". Choose the network that the weights were made for, or leave tensors of the file out with drop."
 }
 
 // renamed is a file's tensors under the network's names.
@@ -252,6 +264,9 @@ func (r *renamed) Tensor(name string) (tensorio.Tensor, error) {
 		return tensorio.Tensor{DType: e.DType, Shape: e.Shape}, nil
 	}
 	t, err := e.Read()
+	if err == nil {
+		err = r.sound(name, t)
+	}
 	if err != nil {
 		return t, fault.Inputf("tensor %q: %w", e.Name, err)
 	}
@@ -263,6 +278,25 @@ func (r *renamed) Tensor(name string) (tensorio.Tensor, error) {
 		return t, fmt.Errorf("tensor %q: %w", e.Name, err)
 	}
 	return t, nil
+}
+
+// sound refuses NaN, and infinities in a parameter; a mask may have them.
+func (r *renamed) sound(name string, t tensorio.Tensor) error {
+	if !t.DType.IsFloat() {
+		return nil
+	}
+	s := torch.NewScope()
+	defer s.Close()
+	x := nn.FromStored(s, t)
+	fit := x.IsFinite()
+	if i := slices.IndexFunc(r.state, func(n nn.Named) bool { return n.Name == name }); !r.state[i].Parameter {
+		fit = x.Eq(x) // but for NaN
+	}
+	all, err := fit.All().Item()
+	if err == nil && all == 0 {
+		err = errors.New("it holds NaN or infinity: the training that wrote it had failed")
+	}
+	return err
 }
 
 // positions drops the entry of a distillation token that was left out, and
@@ -323,7 +357,7 @@ func (r *renamed) shape(name string) []int {
 func (m *Model) Save(path string, head, overwrite bool) error {
 	state := m.State()
 	if !head {
-		state = slices.DeleteFunc(state, func(n nn.Named) bool { return IsHead(n.Name) })
+		state = slices.DeleteFunc(state, func(n nn.Named) bool { return m.IsHead(n.Name) })
 	}
 	tensors, err := state.Snapshot()
 	if err != nil {

@@ -2,6 +2,7 @@ package backbones_test
 
 import (
 	"bytes"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"roadmap/backbones"
 	"roadmap/backbones/backbonetest"
 	"roadmap/pkg/fault"
+	"roadmap/pkg/fault/faulttest"
 	"roadmap/pkg/nn"
 	"roadmap/pkg/tensorio"
 	"roadmap/pkg/torch"
@@ -91,7 +93,7 @@ func TestForeignNames(t *testing.T) {
 		first, rest, _ := strings.Cut(name, ".")
 		return strings.TrimSuffix(parts.Replace(first+"."), ".") + "." + rest
 	}
-	isHead := backbones.IsHead
+	isHead := func(name string) bool { return strings.HasPrefix(name, "head.") }
 	counter := func(name string) bool { return strings.HasSuffix(name, "num_batches_tracked") }
 	classifier := []tensorio.Named{
 		{Name: "fc.weight", Tensor: tensorio.Of(make([]float32, 10*512), 10, 512)},
@@ -173,7 +175,7 @@ func TestStrictness(t *testing.T) {
 	other := build(t, s, 2, "convnet", small["convnet"]...)
 	untouched := snapshot(t, other)
 	_, err := other.Load(backbones.Weights{File: path, Strict: true})
-	for _, want := range []string{path, "blocks.1.conv.bias", "extra", "strict=false"} {
+	for _, want := range []string{path, "blocks.1.conv.bias", "extra", "with drop"} {
 		if err == nil || !fault.IsInput(err) || !strings.Contains(err.Error(), want) {
 			t.Fatalf("error %v, want an input error with %q", err, want)
 		}
@@ -260,5 +262,51 @@ func TestDistillationTokenIsLeftOutOnRequest(t *testing.T) {
 func TestUnknownEnding(t *testing.T) {
 	if err := backbones.WriteWeights(filepath.Join(t.TempDir(), "w.bin"), nil, false); !fault.IsInput(err) || !strings.Contains(err.Error(), ".pth, .pt or .safetensors") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// Weights that are not finite are refused by name, as are those that float16
+// cannot hold by an Embedder.
+func TestUnsoundWeights(t *testing.T) {
+	s := torch.NewScope()
+	defer s.Close()
+	m := build(t, s, 1, "convnet", small["convnet"]...)
+	for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1))} {
+		tensors := snapshot(t, m)
+		tensors[0].Tensor = tensorio.Of(slices.Repeat([]float32{bad}, len(tensors[0].Data)/4), tensors[0].Shape...)
+		path := write(t, tensors, func(n string) string { return n })
+		_, err := m.Load(backbones.Weights{File: path, Strict: false})
+		faulttest.Refused(t, err, path, tensors[0].Name, "NaN or infinity")
+	}
+	weight := m.Parameters()[0].Tensor
+	torch.NoGrad(func() { weight.CopyInPlace(s.Full(weight.Shape(), 1e6, torch.Float32, torch.CPU)) })
+	if _, err := m.Embedder(s, torch.BFloat16); err != nil {
+		t.Error(err)
+	}
+	_, err := m.Embedder(s, torch.Float16)
+	faulttest.Refused(t, err, "float16", "bfloat16")
+}
+
+// A program may keep the network as "net" beside projection and pooling.
+func TestParts(t *testing.T) {
+	s := torch.NewScope()
+	defer s.Close()
+	options := []string{"size=32", "dim=3", "pool=gem"}
+	m := build(t, s, 1, "resnet18", options...)
+	for _, trunk := range []string{"net.", "backbone."} {
+		path := write(t, snapshot(t, m), func(n string) string {
+			switch {
+			case strings.HasPrefix(n, "head.projection."):
+				return "fc." + strings.TrimPrefix(n, "head.projection.")
+			case strings.HasPrefix(n, "head.pool."):
+				return "pooling." + strings.TrimPrefix(n, "head.pool.")
+			}
+			return trunk + n
+		})
+		other := build(t, s, 2, "resnet18", options...)
+		if _, err := other.Load(backbones.Weights{File: path, Strict: true}); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, snapshot(t, other), snapshot(t, m), nil)
 	}
 }

@@ -78,9 +78,9 @@ func newRing(params *nn.Params, capacity, dim int) *ring {
 	r := &ring{labels: make([]int64, capacity), ids: make([]int64, capacity), counters: make([]int64, 2)}
 	path := params.Root().At("memory")
 	r.rows = path.Buffer("embeddings", nn.Zeros, int64(capacity), int64(dim))
-	params.Adopt("memory.labels", torch.Wrap(params.Scope(), r.labels), false)
-	params.Adopt("memory.ids", torch.Wrap(params.Scope(), r.ids), false)
-	params.Adopt("memory.counters", torch.Wrap(params.Scope(), r.counters), false)
+	params.Adopt(nn.Named{Name: "memory.labels", Tensor: torch.Wrap(params.Scope(), r.labels)})
+	params.Adopt(nn.Named{Name: "memory.ids", Tensor: torch.Wrap(params.Scope(), r.ids)})
+	params.Adopt(nn.Named{Name: "memory.counters", Tensor: torch.Wrap(params.Scope(), r.counters)})
 	return r
 }
 

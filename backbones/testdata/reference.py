@@ -2,6 +2,7 @@
 
     python reference.py golden OUT.safetensors      the committed file, golden.safetensors
     python reference.py script OUT.pt               the committed module, script.pt
+    python reference.py awkward OUT.pt              the committed module, awkward.pt
     python reference.py weights NAME OUT.pth        a state_dict with random values
     python reference.py module resnet18 HOW OUT.pt  torchvision's network in TorchScript; HOW: script or trace
     python reference.py cases FOLDER NAME/SIZE/IMAGES/MODE/POOL/LAYER_NORM/DIM/DTYPE...
@@ -216,6 +217,21 @@ class Tiny(torch.nn.Module):
         return self.last(torch.relu(self.norm(self.conv(x))))
 
 
+class Awkward(torch.nn.Module):
+    """A head of its own, one weight under two names, and a batch norm that is traced in training."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.BatchNorm2d(3)
+        self.first = torch.nn.Linear(3, 3, bias=False)
+        self.second = torch.nn.Linear(3, 3, bias=False)
+        self.second.weight = self.first.weight
+        self.head = torch.nn.Linear(3, 2)
+
+    def forward(self, x):
+        return self.head(self.second(torch.tanh(self.first(self.norm(x).amax((2, 3))))))
+
+
 def write(path, cases):
     save_file({"/".join(map(str, c)) + "/" + key: t for c in cases for key, t in case(*c).items()}, path)
 
@@ -233,6 +249,9 @@ def main(verb, *args):
     elif verb == "script":
         torch.manual_seed(0)
         torch.jit.save(torch.jit.script(Tiny()), args[0])
+    elif verb == "awkward":
+        torch.manual_seed(0)
+        torch.jit.save(torch.jit.trace(Awkward(), torch.rand(2, 3, 6, 6), check_trace=False), args[0])
     elif verb == "weights":
         torch.manual_seed(0)
         model = backbone(args[0], 224, classes=10)

@@ -108,7 +108,7 @@ func report(w io.Writer, ctx context.Context, err error) int {
 	case fault.IsInput(err):
 		code = codeInput
 	}
-	fmt.Fprintf(w, "roadmap: %s\n", strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), " "))
+	fmt.Fprintf(w, "roadmap: %s\n", printable(strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), " ")))
 	return code
 }
 

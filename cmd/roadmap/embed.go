@@ -51,6 +51,8 @@ func networkFlags() []cli.Flag {
 		&cli.StringFlag{Name: "run", Usage: "run folder that gives network, weights and transform"},
 		&cli.StringFlag{Name: "model", Usage: "network by name, where there is no --run: " + strings.Join(backbones.Registry.Names(), ", ")},
 		&cli.StringFlag{Name: "weights", Usage: "weights to load into the network"},
+		&cli.StringFlag{Name: "key", Usage: "part of a checkpoint that holds the weights, such as state_dict"},
+		&cli.StringSliceFlag{Name: "drop", Usage: "a tensor of the weights to leave out; may be repeated"},
 		&cli.StringSliceFlag{Name: "set", Usage: "a setting of network or dataset as model.key=value or data.key=value; may be repeated"},
 		&cli.StringFlag{Name: "data", Usage: "DATASET[:split], a folder of classes, or a CSV list of path,label (default with --run: its test split)"},
 		&cli.StringFlag{Name: "root", Usage: "folder in which the dataset, or the paths of the list, are found"},
@@ -107,8 +109,8 @@ func openNetwork(c *cli.Context, precision string) (opened *network, err error) 
 		if err := loadWeights(c, n.model, choice.weights); err != nil {
 			return nil, err
 		}
-	} else {
-		logger(c).Warn("no --weights: the network has random initial values")
+	} else if untrained := n.model.Untrained(); len(untrained) > 0 {
+		logger(c).Warn("no --weights, so as initialised", "tensors", len(untrained), "first", untrained[0].Name)
 	}
 	if n.dataset, err = choice.open(); err != nil {
 		return nil, err
@@ -342,12 +344,12 @@ func writeList(path string, d *data.Dataset, overwrite bool) error {
 // loadWeights reads a file of weights into the network and says what the file
 // did not have.
 func loadWeights(c *cli.Context, m *backbones.Model, path string) error {
-	loaded, err := m.Load(backbones.Weights{File: path, Strict: true})
+	loaded, err := m.Load(backbones.Weights{File: path, Key: c.String("key"), Strict: true, Drop: c.StringSlice("drop")})
 	if err != nil {
-		return fmt.Errorf("weights %s: %w", path, err)
+		return fmt.Errorf("weights %w", err)
 	}
 	if n := len(loaded.Initial); n > 0 {
-		logger(c).Warn("not in the file of weights, so random", "tensors", n, "first", loaded.Initial[0])
+		logger(c).Warn("not in the file of weights, so as initialised", "tensors", n, "first", loaded.Initial[0])
 	}
 	return nil
 }

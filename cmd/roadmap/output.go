@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -19,7 +20,7 @@ func jsonFlag() cli.Flag {
 }
 
 func quietFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress and no notes on standard error"}
+	return &cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "warnings and errors alone on standard error"}
 }
 
 // answer prints the result of a verb, once, on standard output: under --json
@@ -60,9 +61,23 @@ func printTable(w io.Writer, header []string, rows [][]string) error {
 func cells(values []string) table.Row {
 	row := make(table.Row, len(values))
 	for i, v := range values {
-		row[i] = v
+		row[i] = printable(v)
 	}
 	return row
+}
+
+// printable shows characters that a terminal would obey, which names from files
+// may have, as Go writes them: \x1b.
+func printable(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+		} else {
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		}
+	}
+	return b.String()
 }
 
 // numeric reports whether a column holds nothing but numbers, units and

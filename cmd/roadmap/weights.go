@@ -248,7 +248,7 @@ func fitTensors(c *cli.Context, path string, result *converted) ([]tensorio.Name
 	}
 	result.Dropped = append(result.Dropped, loaded.Dropped...)
 	result.Resampled = append(result.Resampled, loaded.Resampled...)
-	state := slices.DeleteFunc(model.State(), func(n nn.Named) bool { return backbones.IsHead(n.Name) && slices.Contains(loaded.Initial, n.Name) })
+	state := slices.DeleteFunc(model.State(), func(n nn.Named) bool { return model.IsHead(n.Name) && slices.Contains(loaded.Initial, n.Name) })
 	return state.Snapshot()
 }
 

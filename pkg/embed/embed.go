@@ -96,6 +96,9 @@ func (e *Embedder) Run(ctx context.Context, m *backbones.Model, device torch.Dev
 		if err := forward(network, batch, device, rows); err != nil {
 			return fmt.Errorf("embed %s, images %d to %d: %w", e.dataset.Name, done, done+len(batch.Items)-1, err)
 		}
+		if err := e.finite(rows, batch, m.Dim()); err != nil {
+			return fmt.Errorf("embed %s: %w%s", e.dataset.Name, err, e.advice())
+		}
 		if done == 0 && e.options.Deviation != nil && e.options.Precision != torch.Float32 {
 			if err := e.compare(m, batch, device, rows); err != nil {
 				return err
@@ -122,8 +125,29 @@ func (e *Embedder) compare(m *backbones.Model, batch *data.Batch, device torch.D
 	if err := forward(network, batch, device, exact); err != nil {
 		return fmt.Errorf("embed %s in float32, to compare: %w", e.dataset.Name, err)
 	}
+	if err := e.finite(exact, batch, m.Dim()); err != nil {
+		return fmt.Errorf("embed %s in float32, to compare: %w", e.dataset.Name, err)
+	}
 	e.options.Deviation(deviation(rows, exact, m.Dim()))
 	return nil
+}
+
+// finite refuses embeddings that cannot be compared.
+func (e *Embedder) finite(rows []float32, b *data.Batch, dim int) error {
+	for i, x := range rows {
+		if x-x != 0 {
+			return fault.Inputf("the embedding of %s has NaN or infinity", e.dataset.Items[b.Items[i/dim]].Path)
+		}
+	}
+	return nil
+}
+
+// advice is what to do about embeddings that are not finite.
+func (e *Embedder) advice() string {
+	if e.options.Precision == torch.Float16 {
+		return "; float16 ends at 65,504: use bfloat16 or float32"
+	}
+	return "; the weights or the image are not sound"
 }
 
 // deviation compares embeddings row by row.
@@ -135,7 +159,10 @@ func deviation(rows, exact []float32, dim int) Deviation {
 			x, y := float64(rows[j]), float64(exact[j])
 			dot, a, b = dot+x*y, a+x*x, b+y*y
 		}
-		cosine := dot / math.Sqrt(a*b)
+		cosine := 1.0 // of two rows of zeros
+		if a > 0 || b > 0 {
+			cosine = dot / math.Sqrt(max(a*b, math.SmallestNonzeroFloat64))
+		}
 		d.Least, d.Mean = min(d.Least, cosine), d.Mean+cosine/float64(d.Images)
 	}
 	return d

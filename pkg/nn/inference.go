@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"roadmap/pkg/fault"
 	"roadmap/pkg/torch"
 )
 
@@ -46,8 +47,25 @@ func (f *Inference) Tensor(t *torch.Tensor, make func(t *torch.Tensor) *torch.Te
 	inner := f.scope.Child()
 	defer inner.Close()
 	var kept *torch.Tensor
-	torch.NoGrad(func() { kept, f.err = make(t.Alias(inner)).KeepIn(f.scope) })
+	torch.NoGrad(func() {
+		made := make(t.Alias(inner))
+		if made.DType() == torch.Float16 {
+			if f.err = representable(made); f.err != nil {
+				return
+			}
+		}
+		kept, f.err = made.KeepIn(f.scope)
+	})
 	return kept
+}
+
+// representable refuses weights that float16 has made infinite.
+func representable(t *torch.Tensor) error {
+	all, err := t.IsFinite().All().Item()
+	if err == nil && all == 0 {
+		err = fault.Inputf("a weight is too large for float16; use bfloat16 or float32")
+	}
+	return err
 }
 
 // weight copies a weight in the dtype.

@@ -86,6 +86,7 @@ type Named struct {
 	Name      string
 	Tensor    *torch.Tensor
 	Parameter bool
+	Twin      string // earlier name of the same tensor, which is saved under both and trained once
 }
 
 // Params collects the tensors of one network, in the order in which its layers
@@ -118,13 +119,13 @@ func (p *Params) Device() torch.Device { return p.device }
 func (p *Params) State() State { return append(State(nil), p.all...) }
 
 // Adopt enters a tensor that was made elsewhere, under its full name.
-func (p *Params) Adopt(name string, t *torch.Tensor, parameter bool) {
-	if p.names[name] {
-		p.scope.Fail(fmt.Errorf("nn: %q cannot name two tensors", name))
+func (p *Params) Adopt(n Named) {
+	if p.names[n.Name] {
+		p.scope.Fail(fmt.Errorf("nn: %q cannot name two tensors", n.Name))
 		return
 	}
-	p.names[name] = true
-	p.all = append(p.all, Named{Name: name, Tensor: t, Parameter: parameter})
+	p.names[n.Name] = true
+	p.all = append(p.all, n)
 }
 
 // Root is the path without a name.
@@ -214,6 +215,6 @@ func (p Path) add(name string, parameter bool, make func(s *torch.Scope) *torch.
 	if parameter {
 		t.RequireGrad(true)
 	}
-	c.Adopt(full, t, parameter)
+	c.Adopt(Named{Name: full, Tensor: t, Parameter: parameter})
 	return t
 }

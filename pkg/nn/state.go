@@ -14,9 +14,9 @@ import (
 // buffers, an optimiser's moments, whatever a file is to hold.
 type State []Named
 
-// Parameters are those of s that gradients flow to.
+// Parameters are those of s that gradients flow to, each once.
 func (s State) Parameters() State {
-	return slices.DeleteFunc(slices.Clone(s), func(n Named) bool { return !n.Parameter || !n.Tensor.RequiresGrad() })
+	return slices.DeleteFunc(slices.Clone(s), func(n Named) bool { return !n.Parameter || n.Twin != "" || !n.Tensor.RequiresGrad() })
 }
 
 // Tensors are the tensors of s, in order.
@@ -123,7 +123,7 @@ func (e *MismatchError) Error() string {
 	for _, p := range []struct {
 		what  string
 		names []string
-	}{{"missing from the file", e.Missing}, {"in the file, unknown to the network", e.Unexpected}, {"of another shape", e.Misshapen}} {
+	}{{"missing from the file", e.Missing}, {"in the file, unknown to the network", e.Unexpected}, {"of another shape or type", e.Misshapen}} {
 		if n := len(p.names); n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s (%s)", n, p.what, strings.Join(p.names, ", ")))
 		}

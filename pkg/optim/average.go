@@ -20,12 +20,17 @@ func NewAverage(s *torch.Scope, weights nn.State, decay float64) (*Average, erro
 		return nil, fault.Inputf("the decay of the weights' moving average must be in [0, 1), it is %g", decay)
 	}
 	a := &Average{decay: decay, weights: weights}
+	means := map[string]*torch.Tensor{}
 	for _, n := range weights {
-		kept, err := copyInto(s, n.Tensor)
-		if err != nil {
-			return nil, err
+		mean := means[n.Twin]
+		if n.Twin == "" {
+			var err error
+			if mean, err = copyInto(s, n.Tensor); err != nil {
+				return nil, err
+			}
 		}
-		a.state = append(a.state, nn.Named{Name: n.Name, Tensor: kept, Parameter: n.Parameter})
+		means[n.Name] = mean
+		a.state = append(a.state, nn.Named{Name: n.Name, Tensor: mean, Parameter: n.Parameter, Twin: n.Twin})
 	}
 	return a, nil
 }
@@ -34,7 +39,7 @@ func NewAverage(s *torch.Scope, weights nn.State, decay float64) (*Average, erro
 func (a *Average) Update() error {
 	var mean, now []*torch.Tensor
 	for i, n := range a.weights {
-		if n.Parameter {
+		if n.Parameter && n.Twin == "" {
 			mean, now = append(mean, a.state[i].Tensor), append(now, n.Tensor)
 		}
 	}
@@ -58,6 +63,9 @@ func (a *Average) copyBuffers() (err error) {
 func (a *Average) Swap() (err error) {
 	torch.NoGrad(func() {
 		for i, n := range a.weights {
+			if n.Twin != "" {
+				continue
+			}
 			if err = swap(n.Tensor, a.state[i].Tensor); err != nil {
 				return
 			}

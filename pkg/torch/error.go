@@ -59,9 +59,20 @@ func opError(op, message string, operands []*Tensor) *OpError {
 	return e
 }
 
-// firstLine drops the C++ stack that libtorch may append.
+// scriptFailed begins libtorch's text about an error inside a TorchScript
+// program: a trace of calls follows, and at its end the reason.
+const scriptFailed = "The following operation failed in the TorchScript interpreter."
+
+// firstLine drops the C++ stack that libtorch may append, and the program's own
+// where TorchScript puts it before the reason.
 func firstLine(s string) string {
-	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
+	s = strings.TrimSpace(s)
+	if strings.HasPrefix(s, scriptFailed) {
+		s, _, _ = strings.Cut(s, "\nException raised from ")
+		s = strings.TrimSpace(s)
+		s = s[strings.LastIndexByte(s, '\n')+1:]
+	}
+	s, _, _ = strings.Cut(s, "\n")
 	if i := strings.Index(s, " Exception raised from "); i >= 0 {
 		s = s[:i]
 	}

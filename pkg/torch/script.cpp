@@ -56,3 +56,10 @@ char *rt_script_name(rt_handle module, int i) { return strdup(script(module).ten
 rt_one rt_script_tensor(rt_handle module, int i) {
   return make([&] { return script(module).tensors[static_cast<size_t>(i)].second; });
 }
+
+int rt_script_twin(rt_handle module, int i) {
+  const auto &all = script(module).tensors;
+  int first = 0;
+  while (!all[static_cast<size_t>(first)].second.is_same(all[static_cast<size_t>(i)].second)) first++;
+  return first;
+}

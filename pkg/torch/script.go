@@ -62,20 +62,27 @@ func (m *Script) Forward(x *Tensor) *Tensor {
 }
 
 // Each calls f with every parameter and then every buffer, by name, as handles
-// in the module's scope.
-func (m *Script) Each(f func(name string, t *Tensor, parameter bool)) error {
+// in the module's scope. twin is the earlier name of the same tensor, "" for
+// its first.
+func (m *Script) Each(f func(name string, t *Tensor, parameter bool, twin string)) error {
 	if err := m.module.Err(); err != nil {
 		return err
 	}
 	var parameters, count C.int
 	C.rt_script_count(m.module.h, &parameters, &count)
+	names := make([]string, count)
 	for i := range count {
 		name := text(C.rt_script_name(m.module.h, i))
 		t := m.module.scope.one("Script", C.rt_script_tensor(m.module.h, i))
 		if err := t.Err(); err != nil {
 			return fmt.Errorf("tensor %q: %w", name, err)
 		}
-		f(name, t, i < parameters)
+		names[i] = name
+		twin := ""
+		if first := C.rt_script_twin(m.module.h, i); first != i {
+			twin = names[first]
+		}
+		f(name, t, i < parameters, twin)
 	}
 	return nil
 }

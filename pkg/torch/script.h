@@ -15,6 +15,8 @@ rt_one rt_script_forward(rt_handle module, rt_handle x);
 void rt_script_count(rt_handle module, int *parameters, int *count);
 char *rt_script_name(rt_handle module, int i);
 rt_one rt_script_tensor(rt_handle module, int i);
+// The first place of the same tensor: i itself unless the module ties it to another name.
+int rt_script_twin(rt_handle module, int i);
 
 #ifdef __cplusplus
 }

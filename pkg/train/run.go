@@ -206,6 +206,9 @@ func (r *Run) withNetwork(weights string) error {
 	from := r.recipe.Weights
 	from.File = weights
 	loaded, err := r.model.Load(from)
+	if miss := (*nn.MismatchError)(nil); errors.As(err, &miss) {
+		return fmt.Errorf("weights: %w Or load what fits with weights.strict=false.", err)
+	}
 	if err != nil {
 		return fmt.Errorf("weights: %w", err)
 	}
@@ -233,7 +236,7 @@ func (r *Run) withObjective() error {
 	if err != nil {
 		return err
 	}
-	groups := r.recipe.Groups.Split(r.model.Parameters(), backbones.IsHead, r.criterion.State().Under(lossPrefix).Parameters())
+	groups := r.recipe.Groups.Split(r.model.Parameters(), r.model.IsHead, r.criterion.State().Under(lossPrefix).Parameters())
 	if r.optimizer, err = rule.New(r.scope, groups); err != nil {
 		return err
 	}
