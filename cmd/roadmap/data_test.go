@@ -195,7 +195,7 @@ func TestDataErrors(t *testing.T) {
 		{[]string{"stats", filepath.Join(root, "none")}, "is neither a dataset (folder, glyphs, list, omniglot), nor a folder, an archive or a list"},
 		{[]string{"stats", "glyph"}, "did you mean glyphs?"},
 		{[]string{"stats", "glyphs:tset"}, `unknown split "tset"; did you mean "test"?`},
-		{[]string{"stats", "glyphs", "--set", "sied=3"}, `override "sied=3": unknown key sied; did you mean side?`},
+		{[]string{"stats", "glyphs", "--set", "sied=3"}, `parameter "sied=3": unknown key sied; did you mean side?`},
 		{[]string{"stats", "glyphs", "--set", "side=3"}, "side is 3; give 8 to 512 pixels"},
 		{[]string{"stats", root, "--set", "side=3"}, "is not a dataset with settings"},
 		{[]string{"stats", "omniglot", "--root", root}, "images_background"},

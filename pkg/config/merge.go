@@ -19,13 +19,18 @@ const nameKey = "name"
 // they belong to the other component. An assignment to a part outranks one to
 // the whole, whatever their order; among equals the later one holds.
 func (t *Tree) Override(assignments ...string) error {
+	return t.assign("override", ", such as loss.lambda=0.3", assignments)
+}
+
+// assign is Override; what and example word its errors.
+func (t *Tree) assign(what, example string, assignments []string) error {
 	type assignment struct {
 		path  []string
 		value *node
 	}
 	parsed := make([]assignment, 0, len(assignments))
 	for _, text := range assignments {
-		path, value, err := parseAssignment(text)
+		path, value, err := parseAssignment(text, what, example)
 		if err != nil {
 			return err
 		}
@@ -40,15 +45,15 @@ func (t *Tree) Override(assignments ...string) error {
 	return nil
 }
 
-func parseAssignment(text string) (path []string, value *node, err error) {
-	source := `override "` + text + `"`
+func parseAssignment(text, what, example string) (path []string, value *node, err error) {
+	source := what + ` "` + text + `"`
 	key, right, ok := strings.Cut(text, "=")
 	if !ok {
-		return nil, nil, fault.Inputf("%s: want key=value, such as loss.lambda=0.3", source)
+		return nil, nil, fault.Inputf("%s: want key=value%s", source, example)
 	}
 	path = strings.Split(strings.TrimSpace(key), ".")
 	if slices.Contains(path, "") {
-		return nil, nil, fault.Inputf("%s: the key has an empty part; want key=value, such as loss.lambda=0.3", source)
+		return nil, nil, fault.Inputf("%s: the key has an empty part; want key=value%s", source, example)
 	}
 	if len(path) >= maxDepth {
 		return nil, nil, fault.Inputf("%s: the key has more than %d parts", source, maxDepth-1)

@@ -29,10 +29,11 @@ type Section struct {
 func Named(name string) Section { return Section{Name: name} }
 
 // Assign is the section of a component with parameters from assignments
-// "key=value", as in the options of a command. See Tree.Override.
+// "key=value", as in the options of a command; errors call them parameters.
+// See Tree.Override.
 func Assign(name string, assignments ...string) (Section, error) {
 	t := Empty()
-	if err := t.Override(assignments...); err != nil {
+	if err := t.assign("parameter", "", assignments); err != nil {
 		return Section{}, err
 	}
 	return Section{Name: name, parameters: t.root}, nil

@@ -103,10 +103,10 @@ func TestAssign(t *testing.T) {
 		t.Errorf("got %s", got.value())
 	}
 	for _, c := range []struct{ name, assignment, want string }{
-		{"supap", "tua=1", `override "tua=1": unknown key tua; did you mean tau?`},
-		{"supap", "tau=-1", `override "tau=-1": tau must be above 0, got -1`},
-		{"ap", "tau=1", `override "tau=1": unknown key tau: no keys are taken here`},
-		{"supap", "name=ap", `override "name=ap": unknown key name (known: tau, rho)`},
+		{"supap", "tua=1", `parameter "tua=1": unknown key tua; did you mean tau?`},
+		{"supap", "tau=-1", `parameter "tau=-1": tau must be above 0, got -1`},
+		{"ap", "tau=1", `parameter "tau=1": unknown key tau: no keys are taken here`},
+		{"supap", "name=ap", `parameter "name=ap": unknown key name (known: tau, rho)`},
 	} {
 		s, err := Assign(c.name, c.assignment)
 		if err != nil {
@@ -115,9 +115,8 @@ func TestAssign(t *testing.T) {
 		_, err = Build(losses(), s)
 		wantInputError(t, err, c.want)
 	}
-	if _, err := Assign("supap", "tau"); !fault.IsInput(err) {
-		t.Errorf("an assignment without a value gave %v", err)
-	}
+	_, err = Assign("supap", "tau")
+	wantInputError(t, err, `parameter "tau": want key=value`)
 }
 
 func TestResolveFillsInDefaults(t *testing.T) {
