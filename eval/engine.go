@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"cmp"
 	"context"
 	"sync"
 
@@ -23,6 +24,7 @@ type engine struct {
 	memory     int64 // bytes for what grows with the input
 	device     torch.Device
 	tensors    int // scores a tile of tensor operations on the CPU; 0: none there
+	open       int // see mostOpen
 	progress   progress
 }
 
@@ -52,7 +54,7 @@ const (
 
 // newEngine reads all rows. gallery nil: the queries are the gallery.
 func newEngine(ctx context.Context, queries, gallery Matrix, o Options) (*engine, error) {
-	e := &engine{same: gallery == nil, memory: o.memory(), device: o.Device, tensors: o.tensors, knnOptions: o.knn(queries.Dim())}
+	e := &engine{same: gallery == nil, memory: o.memory(), device: o.Device, tensors: o.tensors, open: cmp.Or(o.open, mostOpen), knnOptions: o.knn(queries.Dim())}
 	e.progress.report = o.Progress
 	e.knn = torch.NewKNN(e.knnOptions)
 	var err error
@@ -206,9 +208,7 @@ func (e *engine) sweep(panels []*panel, block *torch.KNNBlock, from, to int, sym
 	if symmetric {
 		first = from
 	}
-	for _, s := range e.pool.workers {
-		s.reset(panels, from, to)
-	}
+	e.begin(panels, from, to)
 	tasks := (e.gallery.rows - first + readRows - 1) / readRows
 	err := e.pool.run(tasks, func(s *scratch, i int) error {
 		low := first + i*readRows
@@ -239,6 +239,22 @@ func (e *engine) sweep(panels []*panel, block *torch.KNNBlock, from, to int, sym
 		e.progress.add((high - low) * (to - from - start))
 		return err
 	})
+	e.gather(panels, from)
+	return err
+}
+
+// begin has every goroutine count for itself what it finds for fixed rows [from, to).
+func (e *engine) begin(panels []*panel, from, to int) {
+	for _, s := range e.pool.workers {
+		s.partial = make([][]int32, len(panels))
+		for v, p := range panels {
+			s.partial[v] = make([]int32, p.Start[to-p.from]-p.Start[from-p.from])
+		}
+	}
+}
+
+// gather adds up what the goroutines have counted for fixed rows from on.
+func (e *engine) gather(panels []*panel, from int) {
 	for v, p := range panels {
 		for _, s := range e.pool.workers {
 			for i, n := range s.partial[v] {
@@ -246,7 +262,6 @@ func (e *engine) sweep(panels []*panel, block *torch.KNNBlock, from, to int, sym
 			}
 		}
 	}
-	return err
 }
 
 // part is the wanted items of queries [from, to), compared with gallery items
@@ -262,14 +277,6 @@ func (p *panel) part(from, to int, counts []int32, low, high int) torch.KNNWante
 		w.Label, w.Other = p.Label[from-p.from:to-p.from], p.Other[low:high]
 	}
 	return w
-}
-
-// reset begins the counts of fixed rows [from, to).
-func (s *scratch) reset(panels []*panel, from, to int) {
-	s.partial = make([][]int32, len(panels))
-	for v, p := range panels {
-		s.partial[v] = make([]int32, p.Start[to-p.from]-p.Start[from-p.from])
-	}
 }
 
 // wanted is the fixed rows' wanted items, to be counted in this scratch.

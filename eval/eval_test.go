@@ -104,7 +104,8 @@ func equalRanks(t *testing.T, what string, got, want []rank.Query) {
 var allMetrics = []string{"r@1", "r@10", "map@r", "rp", "map", "mrr", "p@5"}
 
 // TestGridAgainstOracle: on scores that float32 holds exactly, full of ties,
-// ranks and metrics are the float64 oracle's, to the last bit.
+// ranks and metrics are the float64 oracle's, to the last bit, at every level and
+// however they are computed.
 func TestGridAgainstOracle(t *testing.T) {
 	for _, distance := range []Distance{Cosine, L2} {
 		for _, ties := range []rank.Ties{rank.ByIndex, rank.Pessimistic, rank.Optimistic} {
@@ -120,23 +121,43 @@ func TestGridAgainstOracle(t *testing.T) {
 						gallery = grid(r, test.gallery, test.dim, test.classes, distance)
 						in.Gallery, in.GalleryLabels = gallery.matrix(), gallery.labels
 					}
-					want := ranktest.Queries(scores(distance, query, gallery), ranktest.Relevant(query.labels, gallery.labels), test.gallery == 0, ties)
+					other := Level{"other", shifted(query.labels), nil}
+					if test.gallery > 0 {
+						other.Gallery = shifted(gallery.labels)
+					}
+					in.Levels = []Level{other}
+					all := scores(distance, query, gallery)
+					want := ranktest.Queries(all, ranktest.Relevant(query.labels, gallery.labels), test.gallery == 0, ties)
+					wantOther := ranktest.Queries(all, ranktest.Relevant(shifted(query.labels), shifted(gallery.labels)), test.gallery == 0, ties)
 					k := fmt.Sprintf("r@%d", want[0].Candidates)
-					got := run(t, in, Options{Metrics: []string{"mrr", "map@r", "map", k}, Ties: ties, Distance: distance, Lone: rank.Zero})
-					equalRanks(t, "ranks", got.Levels[0].Rankings, want)
 					values, err := rank.Evaluate(context.Background(), want, must(rank.ParseMetrics("mrr,map@r,map,"+k)), rank.Options{Lone: rank.Zero})
 					if err != nil {
 						t.Fatal(err)
 					}
-					for _, v := range values.Values {
-						if got.Metrics[v.Metric.String()] != v.Mean {
-							t.Errorf("%v: %v, want %v", v.Metric, got.Metrics[v.Metric.String()], v.Mean)
+					for _, o := range append(onTensors(), Options{}) {
+						o.Metrics, o.Ties, o.Distance, o.Lone = []string{"mrr", "map@r", "map", k}, ties, distance, rank.Zero
+						got := run(t, in, o)
+						equalRanks(t, o.name(), got.Levels[0].Rankings, want)
+						equalRanks(t, o.name()+", the other level", got.Levels[1].Rankings, wantOther)
+						for _, v := range values.Values {
+							if got.Metrics[v.Metric.String()] != v.Mean {
+								t.Errorf("%s: %v: %v, want %v", o.name(), v.Metric, got.Metrics[v.Metric.String()], v.Mean)
+							}
 						}
 					}
 				})
 			}
 		}
 	}
+}
+
+// shifted is labels that go across others: two classes of three, and half of the third.
+func shifted(labels []int64) []int64 {
+	out := make([]int64, len(labels))
+	for i, l := range labels {
+		out[i] = (l + int64(i/2%2)) % 3 * 2
+	}
+	return out
 }
 
 func must[T any](v T, err error) T {

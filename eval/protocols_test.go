@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -33,6 +34,12 @@ func TestRevisited(t *testing.T) {
 	got, err := Revisited(context.Background(), query.matrix(), items.matrix(), truth, Options{})
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, o := range onTensors() {
+		o.tensors /= 30 // 9 x 120 scores
+		if same, err := Revisited(context.Background(), query.matrix(), items.matrix(), truth, o); err != nil || !reflect.DeepEqual(same, got) {
+			t.Errorf("%s: %+v, %v, want %+v", o.name(), same, err, got)
+		}
 	}
 	all := ranktest.Cosine(query.rows, items.rows)
 	for _, d := range rank.Difficulties {
@@ -139,6 +146,10 @@ func TestOfficialLists(t *testing.T) {
 	got, err := Revisited(context.Background(), Float32s(queries, n+1), Float32s(gallery, n+1), truth, Options{Distance: L2, Threads: 2})
 	if err != nil {
 		t.Fatal(err)
+	}
+	o := Options{Distance: L2, tensors: 70 * 1000, open: 1}
+	if same, err := Revisited(context.Background(), Float32s(queries, n+1), Float32s(gallery, n+1), truth, o); err != nil || !reflect.DeepEqual(same, got) {
+		t.Errorf("by tensor operations: %+v, %v, want %+v", same, err, got)
 	}
 	if got.Lone["easy"] != 2 || got.Queries != 70 || got.Gallery != 4993 {
 		t.Errorf("%+v; the Easy setup skips two queries of Oxford", got)

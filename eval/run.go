@@ -59,6 +59,7 @@ type Options struct {
 	Progress    func(done, total int64) // of pairs compared; called by one goroutine at a time
 
 	tensors int // tests: tensor operations on the CPU, so many scores a tile
+	open    int // tests: see mostOpen; 1: pairs are always decided one by one
 }
 
 // Result is what an evaluation found.

@@ -54,18 +54,24 @@ func Search(ctx context.Context, queries, gallery Matrix, k int, o Options, take
 	return nil
 }
 
-// collect offers the whole gallery to queries [from, to). The gallery is the
-// fixed side, a block at a time, so that one goroutine has a query to itself.
+// collect offers the whole gallery to queries [from, to).
 func (e *engine) collect(best *torch.KNNBest, from, to int) error {
+	return e.offer(best, 0, from, to, 0, e.gallery.rows)
+}
+
+// offer offers gallery items [low, high) to queries [from, to), whose first is
+// query row of the collections. The gallery is the fixed side, a block at a time, so
+// that one goroutine has a query to itself.
+func (e *engine) offer(best *torch.KNNBest, row, from, to, low, high int) error {
 	share := min(readRows, (to-from+len(e.pool.workers)-1)/len(e.pool.workers)) // queries at a time, so that none is idle
-	return e.blocks(e.gallery, 0, e.gallery.rows, func(block *torch.KNNBlock, low, high int) error {
+	return e.blocks(e.gallery, low, high, func(block *torch.KNNBlock, low, high int) error {
 		return e.pool.run((to-from+share-1)/share, func(s *scratch, i int) error {
 			first, last := from+i*share, min(from+(i+1)*share, to)
 			moving, err := e.queries.side(s, first, last)
 			if err != nil {
 				return err
 			}
-			if err := s.tiles.Search(moving, block, best, first-from); err != nil {
+			if err := s.tiles.Search(moving, block, best, row+first-from); err != nil {
 				return err
 			}
 			e.progress.add((last - first) * (high - low))
