@@ -6,6 +6,19 @@ import (
 	"testing"
 )
 
+// Embeddings that are not finite are not written.
+func TestEmbedRefusesNaN(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "e.npy")
+	_, stderr, code := roadmap(t, "embed", "--model", "convnet", "--data", "glyphs:test", "--set", "data.copies=1", "--set", "data.sizes=[0.7]", "--device", "cpu",
+		"--transform", "resize=28,channels=1,mean=0,std=1e-36", "--precision", "float16", "--out", out)
+	if code != codeInput || !strings.Contains(stderr, "regular/0.7/0 has NaN or infinity") || !strings.Contains(stderr, "use bfloat16 or float32") {
+		t.Errorf("code %d, %s", code, stderr)
+	}
+	if files, _ := filepath.Glob(filepath.Join(filepath.Dir(out), "*")); len(files) > 0 {
+		t.Errorf("left %v", files)
+	}
+}
+
 // In 16 bits the verb says how far from float32 the embeddings are; in float32
 // there is nothing to say.
 func TestEmbedSaysHowItDeviates(t *testing.T) {

@@ -3,6 +3,7 @@ package torch
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -60,17 +61,21 @@ func opError(op, message string, operands []*Tensor) *OpError {
 }
 
 // scriptFailed begins libtorch's text about an error inside a TorchScript
-// program: a trace of calls follows, and at its end the reason.
+// program: a trace of calls follows, then the reason, with Python's name for it.
 const scriptFailed = "The following operation failed in the TorchScript interpreter."
+
+var scriptReason = regexp.MustCompile(`(?m)^[\w.]+(Error|Exception): .*`)
 
 // firstLine drops the C++ stack that libtorch may append, and the program's own
 // where TorchScript puts it before the reason.
 func firstLine(s string) string {
 	s = strings.TrimSpace(s)
 	if strings.HasPrefix(s, scriptFailed) {
-		s, _, _ = strings.Cut(s, "\nException raised from ")
-		s = strings.TrimSpace(s)
-		s = s[strings.LastIndexByte(s, '\n')+1:]
+		reasons := scriptReason.FindAllString(s, -1)
+		if len(reasons) > 0 {
+			s = reasons[len(reasons)-1]
+		}
+		s, _, _ = strings.Cut(s, " This could be because ") // and other guesses
 	}
 	s, _, _ = strings.Cut(s, "\n")
 	if i := strings.Index(s, " Exception raised from "); i >= 0 {
