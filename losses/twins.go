@@ -13,8 +13,8 @@ import (
 // rows to all of them, and the score 1 to a query's own row wherever it stands.
 type twins struct {
 	copies, originals *torch.Tensor   // columns [n] int64: scores of copies are those of originals; nil: no copies
-	equal             map[int][]int32 // of queries: the gallery rows equal to them
-	own               bool            // query i is gallery row i, and equal has only those with a copy
+	equal             map[int][]int32 // of queries: the first of the gallery rows equal to them
+	own               bool            // query i is gallery row i, and equal has only those that are copies
 }
 
 // findTwins compares the rows of query and gallery [·, d], which may be one
@@ -25,7 +25,7 @@ func findTwins(query, gallery *torch.Tensor, own bool) (*twins, error) {
 		return nil, err
 	}
 	t := &twins{equal: map[int][]int32{}, own: own}
-	first, groups, err := rows.group()
+	first, err := rows.group()
 	if err != nil {
 		return nil, err
 	}
@@ -41,8 +41,8 @@ func findTwins(query, gallery *torch.Tensor, own bool) (*twins, error) {
 	}
 	if own {
 		for i := range int(query.Size(0)) {
-			if group := groups[first[i]]; group != nil {
-				t.equal[i] = group
+			if f := first[i]; f != i {
+				t.equal[i] = []int32{int32(f)}
 			}
 		}
 		return t, nil
@@ -56,10 +56,7 @@ func findTwins(query, gallery *torch.Tensor, own bool) (*twins, error) {
 		if err != nil {
 			return nil, err
 		}
-		switch group := groups[f]; {
-		case found && group != nil:
-			t.equal[i] = group
-		case found:
+		if found {
 			t.equal[i] = []int32{int32(f)}
 		}
 	}
@@ -69,19 +66,16 @@ func findTwins(query, gallery *torch.Tensor, own bool) (*twins, error) {
 // settle makes ties of equal rows ties: scores [n, g] are those of the n
 // queries from first. unit says that rows have length 1.
 func (t *twins) settle(scores *torch.Tensor, first int, unit bool) {
-	if t.copies != nil {
-		scores.IndexCopyInPlace(1, t.copies, scores.IndexSelect(1, t.originals))
-	}
-	if !unit {
-		return
-	}
 	n := scores.Size(0)
-	if t.own {
+	if unit && t.own {
 		scores.Narrow(1, int64(first), n).FillDiagonalInPlace(1)
 	}
-	if len(t.equal) > 0 {
+	if unit && len(t.equal) > 0 {
 		one := scores.Scope().Ones([]int64{1}, scores.DType(), scores.Device())
 		put(scores, one, int(n), func(i int) []int32 { return t.equal[first+i] })
+	}
+	if t.copies != nil { // the 1 of a query's first twin too
+		scores.IndexCopyInPlace(1, t.copies, scores.IndexSelect(1, t.originals))
 	}
 }
 
@@ -98,17 +92,16 @@ func hashRows(rows *torch.Tensor) (*hashes, error) {
 	return &hashes{rows: rows, hash: hash}, err
 }
 
-// group returns for each row the first row of the same content and, by that
-// first row, all rows of contents that come more than once, ascending.
-func (h *hashes) group() (first []int, groups map[int][]int32, err error) {
+// group returns for each row the first row of the same content.
+func (h *hashes) group() (first []int, err error) {
 	h.first = make(map[uint64][]int, len(h.hash))
-	first, groups = make([]int, len(h.hash)), map[int][]int32{}
+	first = make([]int, len(h.hash))
 	store := make([]int, len(h.hash)) // room for one first row under each hash
 	for i, hash := range h.hash {
 		f, found, err := h.find(hash, h, i)
 		switch {
 		case err != nil:
-			return nil, nil, err
+			return nil, err
 		case !found:
 			first[i], store[i] = i, i
 			if others := h.first[hash]; others == nil {
@@ -117,13 +110,10 @@ func (h *hashes) group() (first []int, groups map[int][]int32, err error) {
 				h.first[hash] = append(others, i)
 			}
 		default:
-			if first[i] = f; groups[f] == nil {
-				groups[f] = []int32{int32(f)}
-			}
-			groups[f] = append(groups[f], int32(i))
+			first[i] = f
 		}
 	}
-	return first, groups, nil
+	return first, nil
 }
 
 // find returns the first row of h that has the content of row i of other.
