@@ -3,7 +3,6 @@ package losses
 import (
 	"math"
 
-	"roadmap/pkg/fault"
 	"roadmap/pkg/torch"
 )
 
@@ -26,8 +25,8 @@ func blackbox() Blackbox { return Blackbox{Lambda: 4, Margin: 0.02} }
 
 // Validate refuses a λ that cannot be divided by.
 func (o *Blackbox) Validate() error {
-	if !(o.Lambda > 0) || math.IsInf(o.Lambda, 0) {
-		return fault.Inputf("lambda is %g; give a number above 0", o.Lambda)
+	if err := positive("lambda", o.Lambda); err != nil {
+		return err
 	}
 	return finite("margin", o.Margin)
 }

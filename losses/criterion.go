@@ -75,7 +75,7 @@ func (c *Criterion) State() nn.State { return c.params.State() }
 func (c *Criterion) Forward(in Input) (Result, error) {
 	switch {
 	case c.proxies != nil:
-		in.Gallery, in.GalleryLabels, in.QueryIDs = c.proxies, c.classes, nil
+		in.Gallery, in.GalleryLabels, in.GalleryName, in.QueryIDs = c.proxies, c.classes, "the proxies", nil
 	case c.ring != nil:
 		return c.withMemory(in)
 	}
@@ -116,7 +116,7 @@ func (c *Criterion) recall(in Input, started bool) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	in.Gallery, in.GalleryLabels, in.GalleryIDs = earlier.rows, earlier.labels, earlier.ids
+	in.Gallery, in.GalleryLabels, in.GalleryIDs, in.GalleryName = earlier.rows, earlier.labels, earlier.ids, "the memory"
 	in.loneMayBe = true // a class need not be in the memory yet
 	r, err := Forward(c.loss, in)
 	if err != nil {
@@ -134,7 +134,7 @@ func (c *Criterion) store(in Input) error {
 	torch.NoAutocast(in.device(), func() {
 		torch.NoGrad(func() {
 			var batch rows
-			if batch, err = prepare(in.Query.Alias(s), torch.Float32, c.loss.Shared().Normalize, "query embeddings", in.Plain); err == nil {
+			if batch, err = prepare(in.Query.Alias(s), torch.Float32, c.loss.Shared().Normalize, in.named().QueryName, in.Plain); err == nil {
 				c.ring.store(batch.unit, in.QueryLabels, in.QueryIDs)
 			}
 		})

@@ -321,3 +321,29 @@ func TestCriterionRefuses(t *testing.T) {
 	_, err = losses.Forward(build(t, "supap", map[string]any{"memory": map[string]any{"size": 3}}), steps(1)[0].input(s))
 	faulttest.Refused(t, err, "memory", "training run")
 }
+
+// lone: fail is about the batch; that a class is not in the memory yet is no
+// mistake.
+func TestLoneInMemory(t *testing.T) {
+	s := torch.NewScope()
+	defer s.Close()
+	c := start(t, s, "supap", map[string]any{"lone": "fail", "memory": map[string]any{"size": 4, "combine": "sum"}})
+	batch := func(first int64, labels ...int64) losses.Input {
+		rows := make([]float64, len(labels)*stepDim)
+		for i := range rows {
+			rows[i] = float64((i*7)%5) + 1
+		}
+		ids := make([]int64, len(labels))
+		for i := range ids {
+			ids[i] = first + int64(i)
+		}
+		return losses.Input{Query: torch.From(s, rows, int64(len(labels)), stepDim), QueryLabels: labels, QueryIDs: ids}
+	}
+	for i, labels := range [][]int64{{0, 0, 1, 1}, {2, 2, 0, 0}} {
+		if _, err := c.Forward(batch(int64(10*i), labels...)); err != nil {
+			t.Errorf("step %d: %v", i, err)
+		}
+	}
+	_, err := c.Forward(batch(20, 0, 0, 1, 2))
+	faulttest.Refused(t, err, "2 of 4 queries have no positive", "row 2")
+}

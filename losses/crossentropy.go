@@ -24,7 +24,7 @@ type CrossEntropy struct {
 
 // Validate implements Loss.
 func (l *CrossEntropy) Validate() error {
-	if err := temperature("temperature", l.Temperature); err != nil {
+	if err := positive("temperature", l.Temperature); err != nil {
 		return err
 	}
 	return l.Common.Validate()

@@ -21,6 +21,7 @@ func Forward(l Loss, in Input) (Result, error) {
 	if err := l.Validate(); err != nil {
 		return Result{}, err
 	}
+	in = in.named()
 	if err := in.check(l); err != nil {
 		return Result{}, err
 	}
@@ -47,13 +48,17 @@ func (in *Input) forward(scope *torch.Scope, l Loss) (Result, error) {
 	}
 	r, firstLone := p.counts()
 	if r.Lone > 0 && l.Shared().Lone == "fail" && !in.loneMayBe {
-		return Result{}, fault.Inputf("%d of %d queries have no positive (the first is row %d); set lone=skip to leave them out", r.Lone, r.Queries, firstLone)
+		return Result{}, fault.Inputf("%d of %d queries have no positive (the first is row %d of %s); set lone=skip to leave them out", r.Lone, r.Queries, firstLone, in.QueryName)
 	}
 	value, err := p.run(scope)
 	if err != nil {
 		return Result{}, err
 	}
-	if inputs, grads := p.grads(in); len(inputs) > 0 {
+	inputs, grads := p.grads(in)
+	if err := in.checkResult(value, inputs, grads); err != nil {
+		return Result{}, err
+	}
+	if len(inputs) > 0 {
 		torch.EnableGrad(func() { value = value.WithGrad(inputs, grads) })
 	}
 	r.Value, err = value.KeepIn(in.home())
@@ -67,7 +72,7 @@ func (in *Input) pass(scope *torch.Scope, l Loss) (*pass, error) {
 	}
 	c := l.Shared()
 	dtype := c.work(in.Query.DType())
-	query, err := prepare(in.Query.Alias(scope), dtype, c.Normalize, "query embeddings", in.Plain)
+	query, err := prepare(in.Query.Alias(scope), dtype, c.Normalize, in.QueryName, in.Plain)
 	if err != nil {
 		return nil, err
 	}
@@ -75,11 +80,17 @@ func (in *Input) pass(scope *torch.Scope, l Loss) (*pass, error) {
 	switch {
 	case in.Gallery != nil:
 		own = 0
-		if gallery, err = prepare(in.Gallery.Alias(scope), dtype, c.Normalize, "gallery embeddings", in.Plain); err != nil {
+		if gallery, err = prepare(in.Gallery.Alias(scope), dtype, c.Normalize, in.GalleryName, in.Plain); err != nil {
 			return nil, err
 		}
 	case in.memory != nil:
 		gallery.unit = torch.Cat([]*torch.Tensor{query.unit, in.memory.rows.Alias(scope).ToDType(dtype)}, 0)
+	}
+	huge := false
+	if !c.Normalize {
+		if huge, err = mayOverflow(query.unit, gallery.unit); err != nil {
+			return nil, err
+		}
 	}
 	equal, err := findTwins(query.unit, gallery.unit, own > 0)
 	if err != nil {
@@ -90,7 +101,7 @@ func (in *Input) pass(scope *torch.Scope, l Loss) (*pass, error) {
 		return nil, err
 	}
 	return &pass{
-		loss: l, query: query, gallery: gallery, own: own, unit: c.Normalize, twins: equal, lists: lists,
+		loss: l, name: in.QueryName, query: query, gallery: gallery, own: own, unit: c.Normalize, huge: huge, twins: equal, lists: lists,
 		queries: int(query.unit.Size(0)), columns: gallery.unit.Size(0), dtype: dtype, device: in.device(), square: query.unit == gallery.unit,
 		intoQuery: wants(l, in.Query), intoGallery: wants(l, in.Gallery),
 		plain: in.Plain,
@@ -100,12 +111,11 @@ func (in *Input) pass(scope *torch.Scope, l Loss) (*pass, error) {
 // passOfScores prepares an evaluation on scores that are given.
 func (in *Input) passOfScores(scope *torch.Scope, l Loss) (*pass, error) {
 	dtype := l.Shared().work(in.Scores.DType())
-	scores := in.Scores.Alias(scope).Detach()
-	if err := finiteRows(scores, "scores"); err != nil {
+	scores := in.Scores.Alias(scope).Detach().ToDType(dtype).Clone() // it becomes the gradient
+	if err := checkRows(scores, in.QueryName); err != nil {
 		return nil, err
 	}
-	scores = scores.ToDType(dtype).Clone() // it becomes the gradient
-	lists, err := byMask(in.Relevance.Alias(scope))
+	lists, err := byMask(in.Relevance.Alias(scope), in.GalleryName)
 	if err != nil {
 		return nil, err
 	}

@@ -1,8 +1,10 @@
 package losses
 
 import (
+	"cmp"
 	"math"
 	"slices"
+	"strconv"
 
 	"roadmap/pkg/fault"
 	"roadmap/pkg/torch"
@@ -22,11 +24,32 @@ type Input struct {
 	Scores    *torch.Tensor // [q, g], taken as they are
 	Relevance *torch.Tensor // [q, g] of 0 and 1, any dtype
 
+	QueryName, GalleryName string   // what errors call Query and Gallery, or Scores and Relevance, such as their files; "": what they are
+	LabelNames             []string // what errors call label i; nil: the number
+
 	Plain bool // plain tensor operations even where the fused pass could be used; the two agree to rounding
 
 	inRun     bool      // by a Criterion, which takes care of the memory
 	memory    *recalled // more gallery behind the batch
 	loneMayBe bool      // whatever the key lone says
+}
+
+// named is the input with a name for each of its parts.
+func (in Input) named() Input {
+	query, gallery := "query embeddings", "gallery embeddings"
+	if in.Scores != nil || in.Relevance != nil {
+		query, gallery = "scores", "relevance"
+	}
+	in.QueryName, in.GalleryName = cmp.Or(in.QueryName, query), cmp.Or(in.GalleryName, gallery)
+	return in
+}
+
+// label is a label in print.
+func (in *Input) label(label int64) string {
+	if in.LabelNames != nil {
+		return in.LabelNames[label]
+	}
+	return strconv.FormatInt(label, 10)
 }
 
 func (in *Input) home() *torch.Scope {
@@ -57,7 +80,7 @@ func (in *Input) check(l Loss) error {
 	if in.Query == nil {
 		return fault.Inputf("no query embeddings are given")
 	}
-	if err := matrix("query embeddings", in.Query, in.QueryLabels, in.QueryIDs); err != nil {
+	if err := matrix(in.QueryName, in.Query, in.QueryLabels, in.QueryIDs); err != nil {
 		return err
 	}
 	if in.Gallery == nil {
@@ -69,12 +92,12 @@ func (in *Input) check(l Loss) error {
 		}
 		return nil
 	}
-	if err := matrix("gallery embeddings", in.Gallery, in.GalleryLabels, in.GalleryIDs); err != nil {
+	if err := matrix(in.GalleryName, in.Gallery, in.GalleryLabels, in.GalleryIDs); err != nil {
 		return err
 	}
 	switch {
 	case in.Query.Size(1) != in.Gallery.Size(1):
-		return fault.Inputf("query embeddings have %d dimensions and gallery embeddings %d; they must come from the same network", in.Query.Size(1), in.Gallery.Size(1))
+		return fault.Inputf("%s: %d dimensions, but %s has %d; they must come from the same network", in.QueryName, in.Query.Size(1), in.GalleryName, in.Gallery.Size(1))
 	case in.Query.Device() != in.Gallery.Device():
 		return fault.Inputf("query embeddings are on %s and gallery embeddings on %s; move them to one device", in.Query.Device(), in.Gallery.Device())
 	case (in.QueryIDs == nil) != (in.GalleryIDs == nil):
@@ -102,11 +125,11 @@ func (in *Input) checkScores(l Loss) error {
 	shape, other := in.Scores.Shape(), in.Relevance.Shape()
 	switch {
 	case len(shape) != 2 || shape[0] == 0 || shape[1] == 0:
-		return fault.Inputf("scores have shape %v; want [queries, gallery], at least one of each", shape)
+		return fault.Inputf("%s: the shape is %v; want [queries, gallery], at least one of each", in.QueryName, shape)
 	case !slices.Equal(shape, other):
-		return fault.Inputf("scores have shape %v and relevance %v; they must be the same", shape, other)
+		return fault.Inputf("%s: the shape is %v, but that of %s %v; they must be the same", in.QueryName, shape, in.GalleryName, other)
 	case !in.Scores.DType().IsFloat():
-		return fault.Inputf("scores are %s; want floating-point numbers", in.Scores.DType())
+		return fault.Inputf("%s: the scores are %s; want floating-point numbers", in.QueryName, in.Scores.DType())
 	case l.Shared().Flatten && shape[0] > math.MaxInt32/shape[1]:
 		return fault.Inputf("flatten: one list of %d x %d scores is too long; give at most %d", shape[0], shape[1], math.MaxInt32)
 	}
@@ -120,15 +143,15 @@ func matrix(what string, x *torch.Tensor, labels, ids []int64) error {
 	}
 	switch {
 	case x.Dims() != 2:
-		return fault.Inputf("%s have shape %v; want [rows, dimensions]", what, x.Shape())
+		return fault.Inputf("%s: the shape is %v; want [rows, dimensions]", what, x.Shape())
 	case x.Size(0) == 0 || x.Size(1) == 0:
-		return fault.Inputf("%s have shape %v; give at least one row and one dimension", what, x.Shape())
+		return fault.Inputf("%s: the shape is %v; give at least one row and one dimension", what, x.Shape())
 	case !x.DType().IsFloat():
-		return fault.Inputf("%s are %s; want floating-point numbers", what, x.DType())
+		return fault.Inputf("%s: the elements are %s; want floating-point numbers", what, x.DType())
 	case int64(len(labels)) != x.Size(0):
-		return fault.Inputf("%s have %d rows but %d labels are given; give one label a row", what, x.Size(0), len(labels))
+		return fault.Inputf("%s: %d rows but %d labels; give one label a row", what, x.Size(0), len(labels))
 	case ids != nil && int64(len(ids)) != x.Size(0):
-		return fault.Inputf("%s have %d rows but %d sample ids are given; give one id a row", what, x.Size(0), len(ids))
+		return fault.Inputf("%s: %d rows but %d sample ids; give one id a row", what, x.Size(0), len(ids))
 	}
 	return nil
 }
@@ -149,7 +172,7 @@ func (in *Input) relevance(l Loss) (*relevance, error) {
 	if UsesProxies(l) {
 		for i, label := range in.QueryLabels {
 			if n := r.count(i); n != 1 {
-				return nil, fault.Inputf("query %d has label %d, of which there are %d proxies; give exactly one a class", i, label, n)
+				return nil, fault.Inputf("%s: row %d has label %s, of which %s has %d; a gallery of proxies has exactly one of each", in.QueryName, i, in.label(label), in.GalleryName, n)
 			}
 		}
 	}

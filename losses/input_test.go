@@ -35,7 +35,7 @@ func TestBadInput(t *testing.T) {
 		{"labels missing", func(_ *torch.Scope, in *losses.Input) { in.QueryLabels = in.QueryLabels[:3] }, []string{"4 rows", "3 labels"}},
 		{"ids missing", func(_ *torch.Scope, in *losses.Input) { in.QueryIDs = []int64{1} }, []string{"4 rows", "1 sample ids"}},
 		{"no query", func(_ *torch.Scope, in *losses.Input) { in.Query = nil }, []string{"no query"}},
-		{"vector", func(s *torch.Scope, in *losses.Input) { in.Query = torch.From(s, []float32{1, 2}) }, []string{"shape [2]"}},
+		{"vector", func(s *torch.Scope, in *losses.Input) { in.Query = torch.From(s, []float32{1, 2}) }, []string{"shape is [2]"}},
 		{"empty query", func(s *torch.Scope, in *losses.Input) {
 			in.Query, in.QueryLabels = torch.From(s, []float32{}, 0, 2), nil
 		}, []string{"at least one row"}},
@@ -66,8 +66,12 @@ func TestBadInput(t *testing.T) {
 		{"NaN score", func(s *torch.Scope, in *losses.Input) {
 			*in = losses.Input{Scores: torch.From(s, []float32{1, 2, 1, nan}, 2, 2), Relevance: torch.From(s, make([]bool, 4), 2, 2)}
 		}, []string{"scores", "row 1", "NaN"}},
+		{"a name", func(s *torch.Scope, in *losses.Input) {
+			set(2, nan)(s, in)
+			in.QueryName = "E.npy"
+		}, []string{"E.npy: row 2 holds NaN"}},
 		{"no proxies", nil, []string{"proxies", "gallery"}},
-		{"a class without proxy", nil, []string{"query 2", "label 1", "0 proxies"}},
+		{"a class without proxy", nil, []string{"P.npy has 0", "E.npy: row 2 has label owl"}},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			before := torch.Live()
@@ -80,6 +84,7 @@ func TestBadInput(t *testing.T) {
 			case "a class without proxy":
 				name = "normsoftmax"
 				in.Gallery, in.GalleryLabels = torch.From(s, []float32{1, 2}, 1, 2), []int64{0}
+				in.QueryName, in.GalleryName, in.LabelNames = "E.npy", "P.npy", []string{"crow", "owl"}
 			default:
 				c.spoil(s, &in)
 			}

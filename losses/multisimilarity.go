@@ -3,7 +3,6 @@ package losses
 import (
 	"math"
 
-	"roadmap/pkg/fault"
 	"roadmap/pkg/torch"
 )
 
@@ -32,13 +31,8 @@ type MultiSimilarity struct {
 
 // Validate implements Loss.
 func (l *MultiSimilarity) Validate() error {
-	for _, p := range []struct {
-		name  string
-		value float64
-	}{{"alpha", l.Alpha}, {"beta", l.Beta}} {
-		if !(p.value > 0) || math.IsInf(p.value, 0) {
-			return fault.Inputf("%s is %g; give a number above 0", p.name, p.value)
-		}
+	if err := positive("alpha", l.Alpha, "beta", l.Beta); err != nil {
+		return err
 	}
 	if err := finite("base", l.Base, "epsilon", l.Epsilon); err != nil {
 		return err

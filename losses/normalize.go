@@ -1,7 +1,7 @@
 package losses
 
 import (
-	"math"
+	"slices"
 
 	"roadmap/pkg/fault"
 	"roadmap/pkg/torch"
@@ -26,14 +26,18 @@ func prepare(x *torch.Tensor, dtype torch.DType, normalize bool, what string, pl
 	if normalize && !plain && !x.Device().IsCUDA() {
 		return prepareFused(x, what)
 	}
-	largest, zero, err := largestOfRows(x, what)
-	switch {
-	case err != nil:
+	largest, host, err := largestOfRows(x)
+	if err != nil {
 		return rows{}, err
-	case !normalize:
+	}
+	if i := firstNotFinite(host); i >= 0 {
+		return rows{}, errNotFinite(what, i, dtype)
+	}
+	if !normalize {
 		return rows{unit: x}, nil
-	case zero >= 0:
-		return rows{}, errZero(what, zero)
+	}
+	if i := slices.Index(host, 0); i >= 0 {
+		return rows{}, errZero(what, i)
 	}
 	x = x.Div(largest)
 	length := x.ToDType(torch.Float64).Square().SumDim([]int64{1}, true).Sqrt().ToDType(dtype)
@@ -49,7 +53,7 @@ func prepareFused(x *torch.Tensor, what string) (rows, error) {
 	for i, state := range states {
 		switch state {
 		case torch.RowNotFinite:
-			return rows{}, errNotFinite(what, i)
+			return rows{}, errNotFinite(what, i, x.DType())
 		case torch.RowZero:
 			return rows{}, errZero(what, i)
 		}
@@ -57,38 +61,12 @@ func prepareFused(x *torch.Tensor, what string) (rows, error) {
 	return rows{unit: unit, length: length, fused: true}, nil
 }
 
-func errNotFinite(what string, row int) error {
-	return fault.Inputf("%s: row %d holds NaN or Inf", what, row)
+func errNotFinite(what string, row int, dtype torch.DType) error {
+	return fault.Inputf("%s: row %d holds NaN or Inf as %s; correct or remove it", what, row, dtype)
 }
 
 func errZero(what string, row int) error {
 	return fault.Inputf("%s: row %d is all zeros and has no direction; remove it, or set normalize=false for inner products", what, row)
-}
-
-// largestOfRows is the largest magnitude in each row, [n, 1], and the first row
-// of zeros, or -1. NaN and Inf are refused.
-func largestOfRows(x *torch.Tensor, what string) (largest *torch.Tensor, zero int, err error) {
-	largest = x.Abs().AMax([]int64{1}, true)
-	host, err := largest.Float64s()
-	if err != nil {
-		return nil, -1, err
-	}
-	zero = -1
-	for i, m := range host {
-		if math.IsNaN(m) || math.IsInf(m, 0) {
-			return nil, -1, errNotFinite(what, i)
-		}
-		if m == 0 && zero < 0 {
-			zero = i
-		}
-	}
-	return largest, zero, nil
-}
-
-// finiteRows refuses NaN and Inf in a matrix.
-func finiteRows(x *torch.Tensor, what string) error {
-	_, _, err := largestOfRows(x, what)
-	return err
 }
 
 // back turns dLoss/dunit into dLoss/dx, perhaps in place: the part along the

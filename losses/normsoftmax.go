@@ -21,7 +21,7 @@ type NormSoftmax struct {
 
 // Validate implements Loss.
 func (l *NormSoftmax) Validate() error {
-	if err := temperature("temperature", l.Temperature); err != nil {
+	if err := positive("temperature", l.Temperature); err != nil {
 		return err
 	}
 	return l.Common.Validate()

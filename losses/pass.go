@@ -6,11 +6,13 @@ import "roadmap/pkg/torch"
 // each turned into gradients of the rows as soon as the loss has seen it.
 type pass struct {
 	loss Loss
+	name string // of the queries, for errors
 
 	query, gallery rows  // [M, d], [N, d]
 	own            int64 // columns of the gallery, from the first, that are the queries
 	square         bool  // all of them are, and nothing else is
 	unit           bool  // rows have length 1
+	huge           bool  // a score may be beyond the dtype
 	twins          *twins
 	lists          *relevance
 
@@ -189,16 +191,27 @@ func (p *pass) tile(scope *torch.Scope, first, n int, visit func(tile) error) er
 		t.scores = s.Empty([]int64{int64(n), p.columns}, p.dtype, p.device)
 	}
 	if !p.full {
-		t.scores.MMInto(p.query.unit.Narrow(0, int64(first), int64(n)), p.gallery.unit.T())
-		if p.unit && p.fused() == nil { // the fused pass does it by the way
-			t.scores.ClampInPlace(-1, 1)
+		if err := p.score(t); err != nil {
+			return err
 		}
-		p.twins.settle(t.scores, first, p.unit)
 	}
 	if err := visit(t); err != nil {
 		return err
 	}
 	return s.Err()
+}
+
+// score computes the scores of a tile.
+func (p *pass) score(t tile) error {
+	t.scores.MMInto(p.query.unit.Narrow(0, int64(t.first), int64(t.n)), p.gallery.unit.T())
+	if p.unit && p.fused() == nil { // the fused pass does it by the way
+		t.scores.ClampInPlace(-1, 1)
+	}
+	p.twins.settle(t.scores, t.first, p.unit)
+	if p.huge {
+		return p.checkScores(t)
+	}
+	return nil
 }
 
 // evaluate adds a tile's share of the loss to value and, if a gradient is

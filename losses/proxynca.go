@@ -3,7 +3,6 @@ package losses
 import (
 	"math"
 
-	"roadmap/pkg/fault"
 	"roadmap/pkg/torch"
 )
 
@@ -27,8 +26,8 @@ type ProxyNCA struct {
 
 // Validate implements Loss.
 func (l *ProxyNCA) Validate() error {
-	if !(l.Scale > 0) || math.IsInf(l.Scale, 0) {
-		return fault.Inputf("scale is %g; give a number above 0", l.Scale)
+	if err := positive("scale", l.Scale); err != nil {
+		return err
 	}
 	return l.Common.Validate()
 }

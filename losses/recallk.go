@@ -41,10 +41,7 @@ func (l *RecallK) Validate() error {
 	if l.Variant != "paper" && l.Variant != "released" {
 		return fault.Inputf("variant is %q; give paper or released", l.Variant)
 	}
-	if err := temperature("tau", l.Tau); err != nil {
-		return err
-	}
-	if err := temperature("tau_rank", l.TauRank); err != nil {
+	if err := positive("tau", l.Tau, "tau_rank", l.TauRank); err != nil {
 		return err
 	}
 	return l.Common.Validate()

@@ -22,7 +22,7 @@ type region struct {
 }
 
 func (l *region) Validate() error {
-	if err := temperature("tau", l.tau); err != nil {
+	if err := positive("tau", l.tau); err != nil {
 		return err
 	}
 	return l.Common.Validate()

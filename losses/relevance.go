@@ -43,8 +43,9 @@ func byLabel(queries, gallery []int64) *relevance {
 	return r
 }
 
-// byMask is the relevance that a matrix [q, g] of zeros and ones states.
-func byMask(matrix *torch.Tensor) (*relevance, error) {
+// byMask is the relevance that a matrix [q, g] of zeros and ones states. what
+// names it in errors.
+func byMask(matrix *torch.Tensor, what string) (*relevance, error) {
 	values, err := matrix.Float64s()
 	if err != nil {
 		return nil, err
@@ -59,7 +60,7 @@ func byMask(matrix *torch.Tensor) (*relevance, error) {
 			case 1:
 				r.members[i] = append(r.members[i], int32(j))
 			default:
-				return nil, fault.Inputf("relevance: row %d, column %d is %g; want 1 for relevant and 0 for not", i, j, v)
+				return nil, fault.Inputf("%s: row %d, column %d is %g; want 1 for relevant and 0 for not", what, i, j, v)
 			}
 		}
 	}

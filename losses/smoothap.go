@@ -1,11 +1,6 @@
 package losses
 
-import (
-	"math"
-
-	"roadmap/pkg/fault"
-	"roadmap/pkg/torch"
-)
+import "roadmap/pkg/torch"
 
 func init() {
 	register("smoothap", "Smooth-AP (Brown et al., ECCV 2020), eq. 6", func() Loss {
@@ -28,7 +23,7 @@ type SmoothAP struct {
 
 // Validate implements Loss.
 func (l *SmoothAP) Validate() error {
-	if err := temperature("tau", l.Tau); err != nil {
+	if err := positive("tau", l.Tau); err != nil {
 		return err
 	}
 	return l.Common.Validate()
@@ -57,14 +52,6 @@ func (b *Block) smoothRanks(tau float64) (plus, minus *torch.Tensor) {
 func (b *Block) oneMinus(terms *torch.Tensor) *torch.Tensor {
 	p := b.Positives()
 	return b.MeanRanked(p.present().Sub(p.mean(terms)))
-}
-
-// temperature refuses what no sigmoid can be divided by.
-func temperature(name string, tau float64) error {
-	if !(tau > 0) || math.IsInf(tau, 0) {
-		return fault.Inputf("%s is %g; give a temperature above 0", name, tau)
-	}
-	return nil
 }
 
 func (l *SmoothAP) terms(b *Block) []torch.RankTerm {

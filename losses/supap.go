@@ -62,10 +62,10 @@ func (h *Surrogate) Validate() error {
 		return fault.Inputf("variant is %q; give paper or released", h.Variant)
 	case !(h.Epsilon > 0 && h.Epsilon < 0.5):
 		return fault.Inputf("epsilon is %g; give a number between 0 and 0.5", h.Epsilon)
-	case h.Delta != nil && (!(*h.Delta >= 0) || math.IsInf(*h.Delta, 0)):
+	case h.Delta != nil && !(*h.Delta >= 0 && *h.Delta <= largest):
 		return fault.Inputf("delta is %g; give a difference of scores of at least 0", *h.Delta)
 	}
-	if err := temperature("tau", h.Tau); err != nil {
+	if err := positive("tau", h.Tau); err != nil {
 		return err
 	}
 	return finite("rho", h.Rho, "start", h.Start, "offset", or(h.Offset, 0))

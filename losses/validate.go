@@ -16,11 +16,26 @@ func validateAll(parts ...interface{ Validate() error }) error {
 	return nil
 }
 
-// finite refuses NaN and infinities; its arguments are names and values in turn.
+// Parameters lie within the normal numbers of float32, whatever the dtype of
+// the scores: it holds each of them and its reciprocal.
+const smallest, largest = 0x1p-126, math.MaxFloat32
+
+// finite refuses NaN and what is out of range; its arguments are names and
+// values in turn.
 func finite(pairs ...any) error {
 	for i := 0; i < len(pairs); i += 2 {
-		if v := pairs[i+1].(float64); math.IsNaN(v) || math.IsInf(v, 0) {
-			return fault.Inputf("%s is %g; give a finite number", pairs[i], v)
+		if v := pairs[i+1].(float64); !(math.Abs(v) <= largest) {
+			return fault.Inputf("%s is %g; give a number between %.3g and %.3g", pairs[i], v, -largest, largest)
+		}
+	}
+	return nil
+}
+
+// positive refuses what cannot be divided by; its arguments are those of finite.
+func positive(pairs ...any) error {
+	for i := 0; i < len(pairs); i += 2 {
+		if v := pairs[i+1].(float64); !(v >= smallest && v <= largest) {
+			return fault.Inputf("%s is %g; give a number above 0, between %.3g and %.3g", pairs[i], v, smallest, largest)
 		}
 	}
 	return nil
