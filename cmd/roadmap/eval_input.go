@@ -99,10 +99,14 @@ func (s *sets) embeddings(path string) (*tensorio.Embeddings, error) {
 // or from that of the embeddings.
 func labelsOf(e *tensorio.Embeddings, option, path string) (tensorio.Labels, error) {
 	if path == "" {
-		if e.Labels == nil {
+		labels, err := e.Labels()
+		switch {
+		case err != nil:
+			return tensorio.Labels{}, err
+		case labels == nil:
 			return tensorio.Labels{}, fault.Inputf("%s holds no labels; give them with --%s", e.Path, option)
 		}
-		return *e.Labels, nil
+		return *labels, nil
 	}
 	labels, err := tensorio.ReadLabels(path)
 	if err == nil && labels.Len() != e.Shape[0] {
@@ -168,7 +172,7 @@ func column(path, name string) (tensorio.Labels, error) {
 	if filepath.Ext(path) != ".csv" {
 		return tensorio.Labels{}, fault.Inputf("--level %s names a column, but %q is no .csv; give --level %s=FILE", name, path, name)
 	}
-	table, err := tensorio.ReadTable(path)
+	table, err := tensorio.ReadTable(path, name)
 	if err != nil {
 		return tensorio.Labels{}, err
 	}

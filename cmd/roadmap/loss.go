@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -74,6 +75,9 @@ func lossAction(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := checkGradientFiles(c); err != nil {
+		return err
+	}
 	device, err := torch.ParseDevice(c.String("device"))
 	if err != nil {
 		return err
@@ -111,13 +115,43 @@ func chooseLoss(c *cli.Context, name string) (losses.Loss, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.IsSet("grad-gallery") && !c.IsSet("gallery") {
-		return nil, usageError(c.Command.HelpName, "--grad-gallery wants a --gallery")
-	}
 	if (c.IsSet("grad") || c.IsSet("grad-gallery")) && !losses.Trainable(loss) {
 		return nil, usageError(c.Command.HelpName, "%s has no gradient: it is a metric; leave --grad away", name)
 	}
 	return loss, nil
+}
+
+// checkGradientFiles refuses names that the gradients cannot be written to,
+// before anything is computed and before either is written.
+func checkGradientFiles(c *cli.Context) error {
+	verb := c.Command.HelpName
+	if c.IsSet("grad-gallery") && !c.IsSet("gallery") {
+		return usageError(verb, "--grad-gallery wants a --gallery")
+	}
+	taken := map[string]bool{}
+	for _, option := range []string{"grad", "grad-gallery"} {
+		if !c.IsSet(option) {
+			continue
+		}
+		path := c.String(option)
+		if filepath.Ext(path) != ".npy" {
+			return usageError(verb, "--%s %s: the name must end in .npy", option, path)
+		}
+		whole, err := filepath.Abs(path)
+		if err != nil {
+			return err
+		}
+		if taken[whole] {
+			return usageError(verb, "--grad and --grad-gallery both name %s; give each a file of its own", path)
+		}
+		taken[whole] = true
+		file, err := tensorio.Create(path, c.Bool("force"))
+		if err != nil {
+			return err
+		}
+		file.Discard()
+	}
+	return nil
 }
 
 // readLossInput reads the files; tensors that a gradient is asked of require one.
@@ -137,58 +171,46 @@ func readLossInput(c *cli.Context, s *torch.Scope, l losses.Loss, device torch.D
 	if scores {
 		return readScores(c, s, l, device)
 	}
-	query, queryLabels, err := readEmbeddings(c.String("embeddings"), c.String("labels"))
-	if err != nil {
-		return losses.Input{}, err
+	in := losses.Input{QueryName: c.String("embeddings"), GalleryName: c.String("gallery")}
+	var lists []tensorio.Labels
+	read := func(option, labelsOption string, gradient bool) (*torch.Tensor, error) {
+		path := c.String(option)
+		file, err := tensorio.OpenEmbeddings(path)
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close()
+		labels, err := labelsOf(file, labelsOption, c.String(labelsOption))
+		if err != nil {
+			return nil, err
+		}
+		lists = append(lists, labels)
+		rows, err := toTensor(s, l, file.Tensor, device, gradient)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		return rows, nil
 	}
-	lists := []tensorio.Labels{queryLabels}
-	in := losses.Input{}
-	if in.Query, err = toTensor(s, l, query, device, c.IsSet("grad")); err != nil {
-		return in, fmt.Errorf("%s: %w", c.String("embeddings"), err)
+	var err error
+	if in.Query, err = read("embeddings", "labels", c.IsSet("grad")); err != nil {
+		return in, err
 	}
 	if c.IsSet("gallery") {
-		gallery, galleryLabels, err := readEmbeddings(c.String("gallery"), c.String("gallery-labels"))
-		if err != nil {
+		if in.Gallery, err = read("gallery", "gallery-labels", c.IsSet("grad-gallery")); err != nil {
 			return in, err
 		}
-		if in.Gallery, err = toTensor(s, l, gallery, device, c.IsSet("grad-gallery")); err != nil {
-			return in, fmt.Errorf("%s: %w", c.String("gallery"), err)
-		}
-		lists = append(lists, galleryLabels)
 	}
-	classes, _ := tensorio.Number(lists...)
+	var classes [][]int64
+	classes, in.LabelNames = tensorio.Number(lists...)
 	in.QueryLabels = classes[0]
-	if len(classes) > 1 {
+	if in.Gallery != nil {
 		in.GalleryLabels = classes[1]
 	}
 	return in, nil
 }
 
-// readEmbeddings reads embeddings and their labels, from the same file where no
-// other is named.
-func readEmbeddings(path, labelsPath string) (tensorio.Tensor, tensorio.Labels, error) {
-	file, err := tensorio.OpenEmbeddings(path)
-	if err != nil {
-		return tensorio.Tensor{}, tensorio.Labels{}, err
-	}
-	defer file.Close()
-	rows := file.Tensor
-	rows.Data = append([]byte(nil), rows.Data...) // the mapping ends here
-	switch {
-	case labelsPath != "":
-		labels, err := tensorio.ReadLabels(labelsPath)
-		if err == nil && labels.Len() != rows.Shape[0] {
-			err = fault.Inputf("%s has %d labels and %s %d rows; give one label a row", labelsPath, labels.Len(), path, rows.Shape[0])
-		}
-		return rows, labels, err
-	case file.Labels != nil:
-		return rows, *file.Labels, nil
-	}
-	return rows, tensorio.Labels{}, fault.Inputf("%s holds no labels; name their file with --labels (--gallery-labels)", path)
-}
-
 func readScores(c *cli.Context, s *torch.Scope, l losses.Loss, device torch.Device) (losses.Input, error) {
-	var in losses.Input
+	in := losses.Input{QueryName: c.String("scores"), GalleryName: c.String("relevance")}
 	for _, part := range []struct {
 		option string
 		into   **torch.Tensor

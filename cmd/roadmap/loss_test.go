@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -161,6 +162,11 @@ func TestLossVerbRefuses(t *testing.T) {
 	labels := saveNPY(t, "L.npy", []int64{1, 1, 2}, 3)
 	halves := saveNPY(t, "H.npy", []float32{1, 1.5, 2}, 3)
 	few := saveNPY(t, "F.npy", []int64{1, 1}, 2)
+	fine := saveNPY(t, "fine.npy", []float32{1, 0, 0, 1, 1, 1}, 3, 2)
+	long := saveNPY(t, "long.npy", []float32{1, 0, 1e30, 0, 1, 1}, 3, 2)
+	nan := saveNPY(t, "nan.npy", []float32{1, 0, 1, 0, 1, float32(math.NaN())}, 3, 2)
+	wide := saveNPY(t, "wide.npy", []float32{1, 0, 1, 0, 0, 1}, 2, 3)
+	hundreds := saveNPY(t, "hundreds.npy", []int64{100, 200}, 2)
 	for _, c := range []struct {
 		args []string
 		says string
@@ -171,6 +177,18 @@ func TestLossVerbRefuses(t *testing.T) {
 		{[]string{"supap", "--embeddings", embeddings}, "--labels"},
 		{[]string{"supap", "--embeddings", embeddings, "--labels", labels}, "row 1 is all zeros"},
 		{[]string{"supap", "--embeddings", embeddings, "--labels", few}, "2 labels"},
+		{[]string{"supap", "--embeddings", nan, "--labels", labels}, "nan.npy: row 2 holds NaN"},
+		{[]string{"supap", "--embeddings", long, "--labels", labels, "--set", "normalize=false"}, "long.npy: the scores of row 1 are beyond float32"},
+		{[]string{"smoothap", "--embeddings", fine, "--labels", labels, "--set", "tau=1e-39"}, "tau is 1e-39"},
+		{[]string{"supap", "--embeddings", fine, "--labels", labels, "--gallery", wide, "--gallery-labels", hundreds}, "wide.npy has 3"},
+		{[]string{"supap", "--embeddings", nan, "--labels", labels, "--gallery", fine, "--gallery-labels", labels}, "nan.npy: row 2 holds NaN"},
+		{[]string{"supap", "--embeddings", fine, "--labels", labels, "--gallery", nan, "--gallery-labels", labels}, "nan.npy: row 2 holds NaN"},
+		{[]string{"normsoftmax", "--embeddings", fine, "--labels", labels, "--gallery", fine, "--gallery-labels", labels}, "row 0 has label 1, of which"},
+		{[]string{"normsoftmax", "--embeddings", wide, "--labels", hundreds, "--gallery", wide, "--gallery-labels", few}, "wide.npy: row 0 has label 100, of which"},
+		{[]string{"supap", "--scores", nan, "--relevance", fine}, "nan.npy: row 2 holds NaN"},
+		{[]string{"supap", "--scores", fine, "--relevance", long}, "long.npy: row 1, column 0 is 1.0000"},
+		{[]string{"supap", "--embeddings", fine, "--labels", labels, "--set", "tau"}, `parameter "tau": want key=value`},
+		{[]string{"supap", "--embeddings", fine, "--labels", labels, "--chunk", "some"}, `parameter "chunk=some"`},
 		{[]string{"supap", "--embeddings", embeddings, "--labels", halves}, "H.npy"},
 		{[]string{"supap", "--embeddings", "missing.npy", "--labels", labels}, "missing.npy"},
 		{[]string{"supap", "--embeddings", embeddings, "--labels", labels, "--set", "tau=-1"}, "tau"},
@@ -182,9 +200,57 @@ func TestLossVerbRefuses(t *testing.T) {
 		{[]string{"ap", "--embeddings", embeddings, "--labels", labels, "--grad", "x.npy"}, "no gradient"},
 		{[]string{"supap", "--embeddings", embeddings, "--labels", labels, "--device", "tpu"}, "tpu"},
 	} {
-		out, stderr, code := roadmap(t, append([]string{"loss"}, c.args...)...)
-		if code != 2 || out != "" || !strings.Contains(stderr, c.says) || strings.Count(stderr, "\n") != 1 {
-			t.Errorf("%v: code %d, output %q, error %q; want 2 and %q", c.args, code, out, stderr, c.says)
+		lossRefuses(t, c.says, c.args...)
+	}
+}
+
+func lossRefuses(t *testing.T, says string, args ...string) {
+	t.Helper()
+	out, stderr, code := roadmap(t, append([]string{"loss"}, args...)...)
+	if code != 2 || out != "" || !strings.Contains(stderr, says) || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("%v: code %d, output %q, error %q; want 2 and %q", args, code, out, stderr, says)
+	}
+}
+
+// Names that gradients cannot go to are refused before either is written.
+func TestLossVerbGradientFiles(t *testing.T) {
+	embeddings := saveNPY(t, "E.npy", []float32{1, 0, 0, 1, 1, 1}, 3, 2)
+	labels := saveNPY(t, "L.npy", []int64{1, 1, 2}, 3)
+	first, second := filepath.Join(t.TempDir(), "first.npy"), filepath.Join(t.TempDir(), "second.npy")
+	args := []string{"calibration", "--embeddings", embeddings, "--labels", labels, "--gallery", embeddings, "--gallery-labels", labels, "--grad", first, "--grad-gallery"}
+	for _, c := range []struct{ path, says string }{
+		{first, "each a file of its own"},
+		{filepath.Dir(first) + "/./first.npy", "each a file of its own"},
+		{filepath.Join(t.TempDir(), "second.txt"), "--grad-gallery"},
+		{filepath.Join(t.TempDir(), "missing", "second.npy"), "does not exist"},
+		{embeddings, "E.npy exists already"},
+	} {
+		lossRefuses(t, c.says, append(args, c.path)...)
+		if c.path != embeddings {
+			lossRefuses(t, c.says, append(args, c.path, "--force")...)
 		}
+		if entries, err := os.ReadDir(filepath.Dir(first)); err != nil || len(entries) != 0 {
+			t.Errorf("%s: %v is left, %v", c.path, entries, err)
+		}
+	}
+	if _, stderr, code := roadmap(t, append([]string{"loss"}, append(args, second)...)...); code != 0 {
+		t.Fatalf("code %d: %s", code, stderr)
+	}
+	if shape := readNPY(t, second).Shape; shape[0] != 3 {
+		t.Errorf("gradient of the gallery has the shape %v", shape)
+	}
+	lossRefuses(t, "first.npy exists already", append(args, second)...)
+}
+
+// Labels that are given stand for those in the file, right or wrong.
+func TestLossVerbLabelsInTheFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "e.safetensors")
+	named := []tensorio.Named{{Name: "embeddings", Tensor: tensorio.Of([]float32{1, 0, 0, 1, 1, 1}, 3, 2)}, {Name: "labels", Tensor: tensorio.Of([]int64{1, 1}, 2)}}
+	if err := tensorio.Save(path, false, func(w io.Writer) error { return tensorio.WriteSafetensors(w, named, nil) }); err != nil {
+		t.Fatal(err)
+	}
+	lossRefuses(t, "e.safetensors: 2 labels for 3 embeddings", "supap", "--embeddings", path)
+	if _, stderr, code := roadmap(t, "loss", "supap", "--embeddings", path, "--labels", saveNPY(t, "L.npy", []int64{1, 1, 2}, 3)); code != 0 {
+		t.Errorf("code %d: %s", code, stderr)
 	}
 }

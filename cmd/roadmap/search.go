@@ -233,7 +233,7 @@ func paths(name string, rows int) ([]string, error) {
 	if name == "" {
 		return nil, nil
 	}
-	table, err := tensorio.ReadTable(name)
+	table, err := tensorio.ReadTable(name, "path")
 	if err != nil {
 		return nil, err
 	}

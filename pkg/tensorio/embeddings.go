@@ -6,9 +6,8 @@ import "roadmap/pkg/fault"
 // rows are no longer needed.
 type Embeddings struct {
 	Tensor
-	Path   string
-	Labels *Labels // of a file that holds them beside the embeddings; else nil
-	file   *File
+	Path string
+	file *File
 }
 
 // OpenEmbeddings opens an .npy [N, d] of floating-point numbers, or a
@@ -44,18 +43,24 @@ func (f *File) embeddings() (*Embeddings, error) {
 	case t.Len() == 0:
 		return nil, fault.Inputf("%s: has the shape %s, so no embeddings at all", f.Path, shapeText(t.Shape))
 	}
-	e := &Embeddings{Tensor: t, Path: f.Path, file: f}
-	if name == EmbeddingsName && f.Has(LabelsName) {
-		labels, err := f.labels()
-		if err != nil {
-			return nil, err
-		}
-		if labels.Len() != t.Shape[0] {
-			return nil, fault.Inputf("%s: %d labels for %d embeddings", f.Path, labels.Len(), t.Shape[0])
-		}
-		e.Labels = &labels
+	return &Embeddings{Tensor: t, Path: f.Path, file: f}, nil
+}
+
+// Labels reads the labels that the file holds beside the embeddings; nil if it
+// holds none. They are read when asked for: where others are given, these do
+// not matter.
+func (e *Embeddings) Labels() (*Labels, error) {
+	if !e.file.Has(LabelsName) {
+		return nil, nil
 	}
-	return e, nil
+	labels, err := e.file.labels()
+	switch {
+	case err != nil:
+		return nil, err
+	case labels.Len() != e.Shape[0]:
+		return nil, fault.Inputf("%s: %d labels for %d embeddings", e.Path, labels.Len(), e.Shape[0])
+	}
+	return &labels, nil
 }
 
 // Close ends the mapping; the rows become invalid, the labels do not.

@@ -36,7 +36,7 @@ func NumberLabels(numbers []int64) Labels { return Labels{numbers: numbers} }
 // TextLabels are labels read from text. If every one is a whole number as a
 // program would print it ("7", and "7.0" or "7e+00" as numpy.savetxt does),
 // they are numbers; "007" makes them all words. Numbers that are not whole are
-// an input error that names the row (from 1).
+// an input error that names the row (from 0).
 func TextLabels(words []string) (Labels, error) {
 	if numbers, ok := plainNumbers(words); ok {
 		return Labels{numbers: numbers}, nil
@@ -55,7 +55,7 @@ func TextLabels(words []string) (Labels, error) {
 		numbers = append(numbers, n)
 	}
 	if fraction >= 0 {
-		return Labels{}, fault.Inputf("row %d: the label %s is not a whole number", fraction+1, clip(words[fraction]))
+		return Labels{}, fault.Inputf("row %d (from 0): the label %s is not a whole number", fraction, clip(words[fraction]))
 	}
 	return Labels{numbers: numbers}, nil
 }
@@ -195,8 +195,7 @@ func (f *File) labels() (Labels, error) {
 	return Labels{numbers: numbers}, nil
 }
 
-// labelNumbers copies integers, and floats that are whole. Errors count rows
-// from 0, as an array does.
+// labelNumbers copies integers, and floats that are whole.
 func labelNumbers(t Tensor) ([]int64, error) {
 	if !t.DType.IsFloat() {
 		numbers, err := t.Int64s()
@@ -210,7 +209,7 @@ func labelNumbers(t Tensor) ([]int64, error) {
 	for i, x := range values {
 		n, whole := wholeNumber(x)
 		if !whole {
-			return nil, fmt.Errorf("row %d: the label %v is not a whole number; save the labels as int64", i, x)
+			return nil, fmt.Errorf("row %d (from 0): the label %v is not a whole number; save the labels as int64", i, x)
 		}
 		numbers[i] = n
 	}
@@ -278,12 +277,12 @@ type Table struct {
 // The columns of an embeddings table that are no level of labels of their own.
 var plainColumns = []string{"row", "path", "class"}
 
-// labelColumn is the column of labels; a first line that holds it is a header.
+// labelColumn is the column of labels.
 const labelColumn = "label"
 
 // ReadTable reads a .csv (RFC 4180) all of whose rows have the same width. Its
-// first line is a header if one of its fields is `label`.
-func ReadTable(path string) (*Table, error) {
+// first line is a header if one of its fields is `label` or wanted.
+func ReadTable(path string, wanted ...string) (*Table, error) {
 	text, err := readText(path)
 	if err != nil {
 		return nil, err
@@ -301,7 +300,7 @@ func ReadTable(path string) (*Table, error) {
 		}
 		if first {
 			t.Cells = make([][]string, len(record))
-			if slices.Contains(record, labelColumn) {
+			if slices.ContainsFunc(append(wanted, labelColumn), func(name string) bool { return slices.Contains(record, name) }) {
 				t.Columns = slices.Clone(record)
 				continue
 			}
@@ -325,7 +324,7 @@ func (t *Table) Column(name string) ([]string, error) {
 		return t.Cells[i], nil
 	}
 	if t.Columns == nil {
-		return nil, fault.Inputf("%s: has no header, so no column %q; name the columns in the first line, one of them %s", t.Path, name, labelColumn)
+		return nil, fault.Inputf("%s: has no header, so no column %q; name the columns in the first line, one of them %s", t.Path, name, name)
 	}
 	hint := ""
 	if near, ok := registry.Nearest(name, t.Columns); ok {
@@ -348,7 +347,7 @@ func (t *Table) Labels(column string) (Labels, error) {
 			t.Path, len(t.Cells), labelColumn)
 	}
 	if i := slices.Index(cells, ""); i >= 0 {
-		return Labels{}, fault.Inputf("%s: row %d has no label", t.Path, i+1)
+		return Labels{}, fault.Inputf("%s: row %d (from 0) has no label", t.Path, i)
 	}
 	labels, err := TextLabels(cells)
 	if err != nil {

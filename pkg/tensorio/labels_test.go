@@ -78,9 +78,9 @@ func TestLabelArrays(t *testing.T) {
 		x    Tensor
 		part string
 	}{
-		"half.npy":   {Of([]float64{1, 2.5}, 2), "row 1: the label 2.5 is not a whole number"},
-		"nan.npy":    {Of([]float64{math.NaN()}, 1), "row 0: the label NaN"},
-		"far.npy":    {Of([]float64{1e300}, 1), "row 0: the label 1e+300"},
+		"half.npy":   {Of([]float64{1, 2.5}, 2), "row 1 (from 0): the label 2.5 is not a whole number"},
+		"nan.npy":    {Of([]float64{math.NaN()}, 1), "row 0 (from 0): the label NaN"},
+		"far.npy":    {Of([]float64{1e300}, 1), "row 0 (from 0): the label 1e+300"},
 		"huge.npy":   {Of([]uint64{math.MaxUint64}, 1), "beyond the range of int64"},
 		"matrix.npy": {Of([]int64{1, 2, 3, 4}, 2, 2), "have the shape [2 2]"},
 		"scalar.npy": {Of([]int64{1}), "have the shape []"},
@@ -105,14 +105,14 @@ func TestBadLabelFiles(t *testing.T) {
 		"empty.txt":     {"", "the file is empty"},
 		"blank.csv":     {" \n\n", "the file is empty"},
 		"gap.txt":       {"1\n\n2\n", ":2: a blank line"},
-		"fraction.txt":  {"1.0\n2.5\n", "row 2: the label 2.5 is not a whole number"},
+		"fraction.txt":  {"1.0\n2.5\n", "row 1 (from 0): the label 2.5 is not a whole number"},
 		"utf16.txt":     {"1\x00\n\x00", "not UTF-8"},
 		"latin.txt":     {"caf\xe9\n", "not UTF-8"},
 		"wide.csv":      {"1,2\n3,4\n", "2 columns and no header"},
 		"header.csv":    {"label,path\n", "a header without rows"},
 		"ragged.csv":    {"label,path\n1,a\n2\n", "line 3"},
 		"quote.csv":     {"label\n\"1\n", "line"},
-		"nolabel.csv":   {"label,path\n1,a\n,b\n", "row 2 has no label"},
+		"nolabel.csv":   {"label,path\n1,a\n,b\n", "row 1 (from 0) has no label"},
 		"labels.tar.gz": {"\x1f\x8b", "neither .npy nor"},
 	} {
 		path := write(t, name, []byte(c.content))
@@ -148,7 +148,16 @@ func TestTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = bare.Labels("genus")
-	faulttest.Refused(t, err, "bare.csv", "has no header")
+	faulttest.Refused(t, err, "bare.csv", "has no header", "one of them genus")
+	// A column that is asked for makes a header without `label`.
+	listed, err := ReadTable(write(t, "paths.csv", []byte("path\na.png\nc.png\n")), "path")
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths, err = listed.Column("path")
+	if err != nil || !slices.Equal(paths, []string{"a.png", "c.png"}) {
+		t.Errorf("%v, %v", paths, err)
+	}
 }
 
 func TestTextLabels(t *testing.T) {
@@ -174,7 +183,7 @@ func TestTextLabels(t *testing.T) {
 		}
 	}
 	_, err := TextLabels([]string{"1.0", "0.5"})
-	faulttest.Refused(t, err, "row 2", "0.5")
+	faulttest.Refused(t, err, "row 1 (from 0)", "0.5")
 }
 
 func TestNumber(t *testing.T) {
@@ -198,8 +207,9 @@ func TestEmbeddings(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	if e.Labels == nil || e.Labels.Len() != 3 || !slices.Equal(e.Shape, []int{3, 4}) || e.DType != Float16 {
-		t.Errorf("%v%v with labels %v", e.DType, e.Shape, e.Labels)
+	labels, err := e.Labels()
+	if err != nil || labels.Len() != 3 || !slices.Equal(e.Shape, []int{3, 4}) || e.DType != Float16 {
+		t.Errorf("%v%v with labels %v, %v", e.DType, e.Shape, labels, err)
 	}
 	for _, name := range []string{"c_f2.npy", "big_f8.npy", "fortran_2d.npy"} {
 		e, err := OpenEmbeddings(golden(name))
@@ -207,8 +217,8 @@ func TestEmbeddings(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer e.Close()
-		if e.Labels != nil || !slices.Equal(e.Shape, []int{3, 4}) {
-			t.Errorf("%s: %v with labels %v", name, e.Shape, e.Labels)
+		if labels, err := e.Labels(); labels != nil || err != nil || !slices.Equal(e.Shape, []int{3, 4}) {
+			t.Errorf("%s: %v with labels %v, %v", name, e.Shape, labels, err)
 		}
 	}
 	for name, part := range map[string]string{
@@ -225,7 +235,11 @@ func TestEmbeddings(t *testing.T) {
 	if err := Save(path, false, func(w io.Writer) error { return WriteSafetensors(w, tensors, nil) }); err != nil {
 		t.Fatal(err)
 	}
-	_, err = OpenEmbeddings(path)
+	if e, err = OpenEmbeddings(path); err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	_, err = e.Labels()
 	faulttest.Refused(t, err, path, "1 labels for 2 embeddings")
 }
 
@@ -240,10 +254,10 @@ func TestPyTorchEmbeddings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e.Labels.Text(1) != "6" {
-		t.Errorf("labels %v", e.Labels)
+	labels, err := e.Labels()
+	if err != nil || labels.Text(1) != "6" {
+		t.Errorf("labels %v, %v", labels, err)
 	}
-	labels := e.Labels
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
