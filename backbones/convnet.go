@@ -42,6 +42,14 @@ func (c *ConvNet) Validate() error {
 	return c.Head.Validate()
 }
 
+// takes refuses images of which the blocks leave nothing.
+func (c *ConvNet) takes(side int) error {
+	if least := 1 << c.Blocks; side < least {
+		return fault.Inputf("the network's %d blocks need images of at least %d pixels, these have %d; raise transform.resize (or crop) or lower model.blocks", c.Blocks, least, side)
+	}
+	return nil
+}
+
 // Build makes the network: blocks.N.conv, blocks.N.norm and the head.
 func (c *ConvNet) Build(s *torch.Scope, device torch.Device, seed uint64) (*Model, error) {
 	if err := c.Validate(); err != nil {
@@ -60,7 +68,9 @@ func (c *ConvNet) Build(s *torch.Scope, device torch.Device, seed uint64) (*Mode
 			nn.ReLU{})
 		in = width
 	}
-	return finish(p, plainInput(c.Channels, c.Size), trunk, c.Width, layout{}, naming{}, c.Head)
+	input := plainInput(c.Channels, c.Size)
+	input.Takes = c.takes
+	return finish(p, input, trunk, c.Width, layout{}, naming{}, c.Head)
 }
 
 // halve is 2x2 max pooling; an odd last row or column is dropped.

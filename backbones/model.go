@@ -28,6 +28,10 @@ var Registry = registry.New[Backbone]("backbone")
 type Input struct {
 	Channels, Size int
 	Mean, Std      []float32
+
+	// Takes refuses images of so many pixels each way, in the words of a
+	// recipe's keys; nil: of any number.
+	Takes func(side int) error
 }
 
 // Model is a network with its head.

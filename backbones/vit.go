@@ -57,6 +57,15 @@ func (c *ViT) Validate() error {
 	return c.Head.Validate()
 }
 
+// wholePatches refuses images with a part of a patch at the edge.
+func wholePatches(side int) error {
+	if side < patch || side%patch != 0 {
+		return fault.Inputf("the network's patches of %d pixels do not divide images of %d; set transform.resize (or crop) to a multiple of %d, such as %d",
+			patch, side, patch, max(patch, (side+patch/2)/patch*patch))
+	}
+	return nil
+}
+
 // Build makes the network with timm's names and the head.
 func (c *ViT) Build(s *torch.Scope, device torch.Device, seed uint64) (*Model, error) {
 	if err := c.Validate(); err != nil {
@@ -91,7 +100,9 @@ func (c *ViT) Build(s *torch.Scope, device torch.Device, seed uint64) (*Model, e
 		trunk.layers = append(trunk.layers, newBlock(root.At("blocks", i), width, c.plan.heads))
 	}
 	trunk.layers = append(trunk.layers, nn.NewLayerNorm(root.At("norm"), width, vitNormEps))
-	return finish(p, c.plan.input(c.Size), trunk, int(width), layout{classTokens: prefix}, names, c.Head)
+	input := c.plan.input(c.Size)
+	input.Takes = wholePatches
+	return finish(p, input, trunk, int(width), layout{classTokens: prefix}, names, c.Head)
 }
 
 // embed is eq. 1: patches as vectors, the class token (and the distillation

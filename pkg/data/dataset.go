@@ -48,7 +48,7 @@ type Source interface {
 func (it *Item) Image() (image.Image, error) {
 	img, err := it.Source.Image()
 	if err != nil {
-		return nil, fault.Inputf("%s: broken image: %w; replace or remove it, or set on_error=skip to leave broken images out", it.Path, err)
+		return nil, fault.Inputf("%s: broken image: %w; replace or remove it, or leave broken images out with data.on_error=skip", it.Path, err)
 	}
 	return img, nil
 }

@@ -3,6 +3,7 @@ package embed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -75,7 +76,7 @@ func New(d *data.Dataset, t data.Transform, o Options) (*Embedder, error) {
 // order, and hands the rows over a batch at a time: [n, m.Dim()] float32, valid
 // until sink returns. An error of sink ends the work.
 func (e *Embedder) Run(ctx context.Context, m *backbones.Model, device torch.Device, sink func(rows []float32) error) error {
-	if err := Fits(m, e.shape[0]); err != nil {
+	if err := Fits(m, e.shape[0], e.shape[1]); err != nil {
 		return err
 	}
 	runtime.LockOSThread() // libtorch's threads belong to the one that calls it
@@ -132,11 +133,14 @@ func (e *Embedder) compare(m *backbones.Model, batch *data.Batch, device torch.D
 	return nil
 }
 
+// ErrNotFinite is what errors.Is finds where an embedding is refused for it.
+var ErrNotFinite = errors.New("NaN or infinity")
+
 // finite refuses embeddings that cannot be compared.
 func (e *Embedder) finite(rows []float32, b *data.Batch, dim int) error {
 	for i, x := range rows {
 		if x-x != 0 {
-			return fault.Inputf("the embedding of %s has NaN or infinity", e.dataset.Items[b.Items[i/dim]].Path)
+			return fault.Inputf("the embedding of %s has %w", e.dataset.Items[b.Items[i/dim]].Path, ErrNotFinite)
 		}
 	}
 	return nil
@@ -221,10 +225,16 @@ func InPrecision(device torch.Device, precision torch.DType, f func()) {
 	torch.Autocast(device, precision, f)
 }
 
-// Fits checks that the network takes images of so many channels.
-func Fits(m *backbones.Model, channels int) error {
-	if want := m.Input().Channels; want != channels {
-		return fault.Inputf("the network takes images of %d channels, the transform makes %d; set transform.channels=%d or the model's channels to %d", want, channels, want, channels)
+// Fits checks that the network takes images of so many channels, and so many
+// pixels each way.
+func Fits(m *backbones.Model, channels, side int) error {
+	in := m.Input()
+	if in.Channels != channels {
+		return fault.Inputf("the network takes images of %d channels, the transform makes %d; set transform.channels=%d or the model's channels to %d",
+			in.Channels, channels, in.Channels, in.Channels)
 	}
-	return nil
+	if in.Takes == nil {
+		return nil
+	}
+	return in.Takes(side)
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/google/renameio/v2"
 
@@ -36,7 +37,7 @@ func Create(path string, overwrite bool) (*Pending, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fault.Inputf("%s cannot be written: the folder %s does not exist; create it first", path, filepath.Dir(path))
 	case err != nil:
-		return nil, fault.Inputf("%s cannot be written: %w", path, err)
+		return nil, fault.Inputf("%s cannot be written: %w", path, unwritable(err))
 	}
 	p.file, p.buffer = file, bufio.NewWriterSize(file, 1<<20)
 	return p, nil
@@ -63,7 +64,7 @@ func (p *Pending) Path() string { return p.path }
 func (p *Pending) Write(data []byte) (int, error) {
 	n, err := p.buffer.Write(data)
 	if err != nil {
-		return n, fmt.Errorf("writing %s: %w", p.path, err)
+		return n, p.failed(err)
 	}
 	return n, nil
 }
@@ -71,24 +72,44 @@ func (p *Pending) Write(data []byte) (int, error) {
 // patch replaces bytes written before.
 func (p *Pending) patch(offset int64, data []byte) error {
 	if err := p.buffer.Flush(); err != nil {
-		return fmt.Errorf("writing %s: %w", p.path, err)
+		return p.failed(err)
 	}
 	if _, err := p.file.WriteAt(data, offset); err != nil {
-		return fmt.Errorf("writing %s: %w", p.path, err)
+		return p.failed(err)
 	}
 	return nil
+}
+
+// failed names the file that people know, not the temporary one.
+func (p *Pending) failed(err error) error {
+	return fmt.Errorf("writing %s: %w", p.path, unwritable(err))
+}
+
+// unwritable is why a file cannot be written, and what to do about it.
+func unwritable(err error) error {
+	var inPath *fs.PathError
+	if errors.As(err, &inPath) {
+		err = inPath.Err // the path is that of the temporary file
+	}
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return fmt.Errorf("%w; make room or write elsewhere", err)
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("%w; get the right to write there or write elsewhere", err)
+	}
+	return err
 }
 
 // Commit syncs the file to disk and gives it its name.
 func (p *Pending) Commit() error {
 	if err := p.buffer.Flush(); err != nil {
-		return fmt.Errorf("writing %s: %w", p.path, err)
+		return p.failed(err)
 	}
 	if err := p.vacant(); err != nil {
 		return err
 	}
 	if err := p.file.CloseAtomicallyReplace(); err != nil {
-		return fmt.Errorf("writing %s: %w", p.path, err)
+		return p.failed(err)
 	}
 	return nil
 }

@@ -1,10 +1,13 @@
 package tensorio
 
 import (
+	"bufio"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"roadmap/pkg/fault/faulttest"
@@ -131,5 +134,28 @@ func TestDiskFull(t *testing.T) {
 	}
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the destination exists: %v", err)
+	}
+}
+
+// /dev/full stands in for a full disk: every write to it fails as on one.
+func TestFullDiskSaysWhatToDo(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	p := &Pending{path: "e.npy", buffer: bufio.NewWriterSize(full, 16)}
+	_, err = p.Write(make([]byte, 64))
+	if want := "writing e.npy: no space left on device; make room or write elsewhere"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestForbiddenPlaceSaysWhatToDo(t *testing.T) {
+	_, err := Create("/proc/e.npy", false)
+	faulttest.Refused(t, err, "/proc/e.npy cannot be written: ")
+	denied := unwritable(&fs.PathError{Op: "open", Path: "/x/.e.npy123", Err: syscall.EACCES})
+	if want := "permission denied; get the right to write there or write elsewhere"; denied.Error() != want {
+		t.Errorf("got %v, want %s", denied, want)
 	}
 }

@@ -23,6 +23,9 @@ const (
 // Weights that are not finite are no state to go on from: they are an error,
 // and the older checkpoints stay.
 func (r *Run) save(log *journal) error {
+	if r.saved == r.step {
+		return nil
+	}
 	if err := r.finite(); err != nil {
 		return err
 	}
@@ -30,8 +33,9 @@ func (r *Run) save(log *journal) error {
 		return fmt.Errorf("write the log: %w", err)
 	}
 	if err := r.saveAs(r.folder.checkpoint(r.step)); err != nil {
-		return err
+		return fmt.Errorf("checkpoint at step %d: %w", r.step, err)
 	}
+	r.saved = r.step
 	return r.folder.prune(r.recipe.Train.KeepCheckpoints)
 }
 
@@ -43,8 +47,7 @@ func (r *Run) finite() error {
 		if ok, err := n.Tensor.Alias(s).IsFinite().All().Item(); err != nil {
 			return err
 		} else if ok == 0 {
-			return fmt.Errorf("after step %d the tensor %s is not finite; lower optimizer.lr or set train.clip_norm, and begin anew or from an earlier checkpoint with --resume %s",
-				r.step, n.Name, r.folder.Path)
+			return fmt.Errorf("after step %d the tensor %s is not finite; %s", r.step, n.Name, gentler)
 		}
 	}
 	return nil
@@ -53,19 +56,16 @@ func (r *Run) finite() error {
 func (r *Run) saveAs(path string) error {
 	tensors, err := r.state().Snapshot()
 	if err != nil {
-		return fmt.Errorf("checkpoint at step %d: %w", r.step, err)
+		return err
 	}
 	for _, d := range r.generators() {
 		bytes, err := torch.GeneratorState(d)
 		if err != nil {
-			return fmt.Errorf("checkpoint at step %d: %w", r.step, err)
+			return err
 		}
 		tensors = append(tensors, tensorio.Named{Name: randomName(d), Tensor: tensorio.Of(bytes, len(bytes))})
 	}
-	if err := writeTensors(path, tensors, map[string]string{metadataKind: kindRun, metadataStep: strconv.Itoa(r.step)}); err != nil {
-		return fmt.Errorf("checkpoint at step %d: %w", r.step, r.folder.advise(err))
-	}
-	return nil
+	return writeTensors(path, tensors, map[string]string{metadataKind: kindRun, metadataStep: strconv.Itoa(r.step)})
 }
 
 // saveWeights writes the network alone, as it was evaluated, for embedding.
@@ -78,7 +78,7 @@ func (r *Run) saveWeights() error {
 	if err != nil {
 		return err
 	}
-	return r.folder.advise(writeTensors(r.folder.WeightsPath(), tensors, map[string]string{metadataKind: kindWeights, metadataStep: strconv.Itoa(r.step)}))
+	return writeTensors(r.folder.WeightsPath(), tensors, map[string]string{metadataKind: kindWeights, metadataStep: strconv.Itoa(r.step)})
 }
 
 func writeTensors(path string, tensors []tensorio.Named, metadata map[string]string) error {
@@ -103,7 +103,7 @@ func (r *Run) restore(steps []int) error {
 		r.note(fmt.Sprintf("%v; trying the checkpoint before it", err))
 	}
 	if first != nil {
-		return fault.Inputf("run folder %s: no checkpoint can be used: %w", r.folder.Path, first)
+		return fault.Inputf("run folder %s: no checkpoint can be used: %w; put a whole copy into %s, or empty that folder to begin at step 0", r.folder.Path, first, r.folder.file(checkpointDir))
 	}
 	r.note(fmt.Sprintf("run folder %s has no checkpoint yet: beginning at step 0", r.folder.Path))
 	return nil
@@ -134,7 +134,7 @@ func (r *Run) load(path string, step int) error {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 	}
-	r.step = step
+	r.step, r.saved = step, step
 	return nil
 }
 

@@ -3,10 +3,7 @@ package train
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"strings"
 
 	"roadmap/eval"
@@ -14,17 +11,26 @@ import (
 	"roadmap/pkg/fault"
 )
 
+// evaluationAt is what the evaluation after a step is called; of several names
+// the same the newest counts.
+func evaluationAt(step int) string {
+	if step == 0 {
+		return "untrained"
+	}
+	return "trained"
+}
+
 // Metrics are the values of an evaluation by name, such as "r@1".
 type Metrics map[string]float64
 
 // measurable checks, before anything is trained, that the test split can be
 // evaluated by the recipe's metrics.
 func (r *Run) measurable() error {
-	if err := r.evalOptions().Validate(); err != nil {
-		return err
-	}
 	metrics, err := rank.ParseMetrics(strings.Join(r.recipe.Eval.Metrics, ","))
 	if err != nil {
+		return fmt.Errorf("eval.%w", err) // which begins with "metrics: "
+	}
+	if err := r.evalOptions().Validate(); err != nil {
 		return err
 	}
 	candidates := r.testSet.Len() - 1
@@ -44,9 +50,9 @@ func (r *Run) evalOptions() eval.Options {
 	return eval.Options{Metrics: r.recipe.Eval.Metrics, Device: r.device}
 }
 
-// evaluate measures the network on the test split and records the result under
-// a name, "untrained" or "trained".
-func (r *Run) evaluate(ctx context.Context, log *journal, name string) error {
+// evaluate measures the network on the test split and records the result by
+// name.
+func (r *Run) evaluate(ctx context.Context, log *journal) error {
 	embeddings, err := r.embedTest(ctx)
 	if err != nil {
 		return err
@@ -55,15 +61,16 @@ func (r *Run) evaluate(ctx context.Context, log *journal, name string) error {
 	if err != nil {
 		return fmt.Errorf("evaluate %s %s: %w", r.testSet.Name, r.testSet.Split, err)
 	}
-	r.metrics[name], r.queries, r.lone = result.Metrics, result.Queries, result.Lone
-	if err := log.add(Event{Kind: "eval", Step: r.step, Queries: result.Queries, Lone: result.Lone, Metrics: result.Metrics}); err != nil {
-		return err
-	}
+	r.metrics[evaluationAt(r.step)], r.queries, r.lone = result.Metrics, result.Queries, result.Lone
 	text, err := json.MarshalIndent(r.metrics, "", "  ")
 	if err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
-	return r.folder.write(metricsFile, append(text, '\n'))
+	if err := r.folder.write(metricsFile, append(text, '\n')); err != nil {
+		return err
+	}
+	// The line comes last: a run that goes on takes an evaluation with a line for done.
+	return log.add(Event{Kind: "eval", Step: r.step, Queries: result.Queries, Lone: result.Lone, Metrics: result.Metrics})
 }
 
 // embedTest embeds the test split with the network, or with the moving average
@@ -80,19 +87,4 @@ func (r *Run) embedTest(ctx context.Context) (embeddings []float32, err error) {
 		}()
 	}
 	return r.test.All(ctx, r.model, r.device)
-}
-
-// readMetrics takes over what a run that goes on has measured before.
-func (r *Run) readMetrics() error {
-	text, err := os.ReadFile(r.folder.file(metricsFile))
-	if errors.Is(err, fs.ErrNotExist) || r.step == 0 {
-		return nil
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &r.metrics)
-	}
-	if err != nil {
-		return fmt.Errorf("read the metrics so far: %w", err)
-	}
-	return nil
 }

@@ -134,7 +134,7 @@ func (f *Folder) checkpoint(step int) string {
 func (f *Folder) checkpoints() ([]int, error) {
 	entries, err := os.ReadDir(f.file(checkpointDir))
 	if err != nil {
-		return nil, fmt.Errorf("run folder %s: %w", f.Path, pathCause(err))
+		return nil, fault.Inputf("run folder %s: its %s/ cannot be read: %w; put it back, or make it empty to begin at step 0", f.Path, checkpointDir, pathCause(err))
 	}
 	var steps []int
 	for _, e := range entries {
@@ -164,16 +164,8 @@ func (f *Folder) prune(keep int) error {
 
 // write replaces one of the folder's files.
 func (f *Folder) write(name string, text []byte) error {
-	return f.advise(tensorio.Save(f.file(name), true, func(w io.Writer) error {
+	return tensorio.Save(f.file(name), true, func(w io.Writer) error {
 		_, err := w.Write(text)
 		return err
-	}))
-}
-
-// advise says what to do about a file that could not be written.
-func (f *Folder) advise(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%w; what was written before is whole, so make room and continue with --resume %s", err, f.Path)
+	})
 }

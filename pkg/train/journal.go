@@ -32,7 +32,9 @@ type Event struct {
 
 // journal appends events to log.jsonl, a line at a time.
 type journal struct {
-	file *os.File
+	file      *os.File
+	metrics   map[string]Metrics // of the evaluations that are in it
+	evaluated bool               // the last of them was at the step at which the log was opened
 }
 
 // openJournal opens the log for a run that is at step. Lines that the run is
@@ -44,10 +46,12 @@ func openJournal(f *Folder, step int, again bool) (*journal, error) {
 		return nil, fmt.Errorf("read the log: %w", err)
 	}
 	var keep bytes.Buffer
+	j := &journal{metrics: map[string]Metrics{}}
 	for line := range bytes.Lines(text) {
 		var e Event
 		if json.Unmarshal(line, &e) == nil && line[len(line)-1] == '\n' && e.Step <= step && !(again && e.Kind == "eval" && e.Step == step) {
 			keep.Write(line)
+			j.recall(e, step)
 		}
 	}
 	if keep.Len() < len(text) {
@@ -55,11 +59,17 @@ func openJournal(f *Folder, step int, again bool) (*journal, error) {
 			return nil, err
 		}
 	}
-	file, err := os.OpenFile(f.file(logFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
+	if j.file, err = os.OpenFile(f.file(logFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644); err != nil {
 		return nil, fmt.Errorf("open the log: %w", err)
 	}
-	return &journal{file: file}, nil
+	return j, nil
+}
+
+// recall takes note of an evaluation that was logged before.
+func (j *journal) recall(e Event, step int) {
+	if e.Kind == "eval" {
+		j.metrics[evaluationAt(e.Step)], j.evaluated = e.Metrics, e.Step == step
+	}
 }
 
 func (j *journal) add(e Event) error {
@@ -68,7 +78,7 @@ func (j *journal) add(e Event) error {
 		return fmt.Errorf("log: %w", err)
 	}
 	if _, err := j.file.Write(append(line, '\n')); err != nil {
-		return fmt.Errorf("write the log: %w; make room and continue with --resume", err)
+		return fmt.Errorf("write the log: %w; see to it that %s can be written", pathCause(err), j.file.Name())
 	}
 	return nil
 }

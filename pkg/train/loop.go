@@ -2,16 +2,14 @@ package train
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math"
 	"runtime"
-	"strings"
 	"time"
 
 	"roadmap/losses"
 	"roadmap/pkg/data"
 	"roadmap/pkg/embed"
+	"roadmap/pkg/fault"
 	"roadmap/pkg/torch"
 )
 
@@ -42,64 +40,77 @@ func (r *Run) Train(ctx context.Context) (result *Result, err error) {
 			err = closing
 		}
 	}()
-	if err := r.readMetrics(); err != nil {
-		return nil, err
-	}
-	for _, text := range r.notes {
-		if err := log.add(Event{Kind: "note", Step: r.step, Text: text}); err != nil {
-			return nil, err
-		}
-	}
-	if r.step == 0 {
-		if err := r.evaluate(ctx, log, "untrained"); err != nil {
-			return nil, err
-		}
-	} else if err := log.add(Event{Kind: "resume", Step: r.step}); err != nil {
+	if err := r.start(ctx, log); err != nil {
 		return nil, err
 	}
 	if err := r.steps(ctx, log); err != nil {
 		return nil, err
 	}
 	if err := r.saveWeights(); err != nil {
-		return nil, err
+		return nil, r.stop(log, err.Error(), err)
 	}
-	if err := r.evaluate(ctx, log, "trained"); err != nil {
+	if err := r.measure(ctx, log); err != nil {
 		return nil, err
 	}
 	return &Result{Folder: r.folder.Path, Steps: r.step, Seconds: time.Since(begin).Seconds(), Queries: r.queries, Lone: r.lone, Metrics: r.metrics}, nil
 }
 
+// start evaluates the untrained network; in a run that goes on, it makes up for
+// an evaluation that the run was stopped in.
+func (r *Run) start(ctx context.Context, log *journal) error {
+	r.metrics = log.metrics
+	for _, text := range r.notes {
+		if err := log.add(Event{Kind: "note", Step: r.step, Text: text}); err != nil {
+			return err
+		}
+	}
+	if r.step == 0 {
+		return r.measure(ctx, log)
+	}
+	if err := log.add(Event{Kind: "resume", Step: r.step}); err != nil {
+		return err
+	}
+	if r.evaluates() && !log.evaluated {
+		return r.measure(ctx, log)
+	}
+	return nil
+}
+
+// evaluates says whether there is an evaluation between the last step and the next.
+func (r *Run) evaluates() bool {
+	every := r.recipe.Train.EvalEvery
+	return every > 0 && r.step%every == 0 && r.step < r.recipe.Train.Steps
+}
+
 // steps runs the loop from where the run is to its last step.
 func (r *Run) steps(ctx context.Context, log *journal) error {
+	r.past = newPast(r.changing(), r.generators())
 	watch := newStopwatch()
 	for total := r.recipe.Train.Steps; r.step < total; {
 		epoch, first := r.step/r.plan.Batches(), r.step%r.plan.Batches()
 		for batch, err := range r.loader.Batches(context.WithoutCancel(ctx), epoch, r.plan.Epoch(epoch)[first:]) {
 			if err != nil {
-				return r.pause(log, fmt.Errorf("step %d: %w", r.step+1, err))
+				err = fmt.Errorf("step %d: %w", r.step+1, err)
+				return r.pause(log, err.Error(), err)
 			}
 			if err := r.take(log, batch, watch); err != nil {
 				return err
 			}
-			if every := r.recipe.Train.EvalEvery; every > 0 && r.step%every == 0 && r.step < total {
-				watch.pause()
-				if err := r.evaluate(ctx, log, "trained"); err != nil && !errors.Is(err, context.Canceled) {
+			watch.pause()
+			if r.evaluates() {
+				if err := r.measure(ctx, log); err != nil {
 					return err
 				}
-				watch.resume()
 			}
-			stopping := ctx.Err() != nil
-			if every := r.recipe.Train.CheckpointEvery; r.step == total || stopping || every > 0 && r.step%every == 0 {
-				watch.pause()
+			if ctx.Err() != nil && r.step < total {
+				return r.interrupt(ctx, log)
+			}
+			if every := r.recipe.Train.CheckpointEvery; r.step == total || every > 0 && r.step%every == 0 {
 				if err := r.save(log); err != nil {
-					return err
+					return r.stop(log, err.Error(), err)
 				}
-				watch.resume()
 			}
-			if stopping && r.step < total {
-				return errors.Join(fmt.Errorf("stopped after step %d of %d, checkpoint saved; continue with --resume %s: %w",
-					r.step, total, r.folder.Path, context.Cause(ctx)), log.add(Event{Kind: "stop", Step: r.step, Reason: "interrupted"}))
-			}
+			watch.resume()
 			if r.step == total {
 				break
 			}
@@ -110,10 +121,16 @@ func (r *Run) steps(ctx context.Context, log *journal) error {
 
 // take is one step, and its line in the log.
 func (r *Run) take(log *journal, batch *data.Batch, watch *stopwatch) error {
-	factor := r.schedule.Factor(r.step, r.recipe.Train.Steps, r.plan.Batches())
-	event, err := r.learn(batch, factor)
+	if err := r.past.keep(); err != nil {
+		return r.stop(log, err.Error(), fmt.Errorf("step %d: %w", r.step+1, err))
+	}
+	event, err := r.gradients(batch)
 	if err != nil {
 		return r.fail(log, batch, err)
+	}
+	factor := r.schedule.Factor(r.step, r.recipe.Train.Steps, r.plan.Batches())
+	if err := r.update(event.Skipped, factor); err != nil {
+		return r.stop(log, err.Error(), fmt.Errorf("step %d: %w; the weights may have moved in part, so they were not saved", r.step+1, err))
 	}
 	r.step++
 	r.observer.Step(r.step, r.recipe.Train.Steps, *event.Loss)
@@ -123,12 +140,14 @@ func (r *Run) take(log *journal, batch *data.Batch, watch *stopwatch) error {
 	}
 	event.Kind, event.Step, event.LR = "step", r.step, r.optimizer.LR(0, factor)
 	event.Seconds, event.PerSecond = watch.lap()
-	return log.add(event)
+	if err := log.add(event); err != nil {
+		return r.pause(log, err.Error(), err)
+	}
+	return nil
 }
 
-// learn is the work of a step: forward, loss, backward, update. factor scales
-// the learning rate.
-func (r *Run) learn(batch *data.Batch, factor float64) (event Event, err error) {
+// gradients is the part of a step that moves no weight: forward, loss, backward.
+func (r *Run) gradients(batch *data.Batch) (event Event, err error) {
 	s := r.scope.Child()
 	defer s.Close()
 	var embeddings *torch.Tensor
@@ -136,6 +155,9 @@ func (r *Run) learn(batch *data.Batch, factor float64) (event Event, err error) 
 		embeddings = r.model.Forward(embed.Pixels(s, batch, r.device), true)
 	})
 	result, err := r.criterion.Forward(losses.Input{Query: embeddings, QueryLabels: batch.Labels, QueryIDs: ids(batch)})
+	if fault.IsInput(err) { // a loss refuses numbers that are none
+		err = diverged{err}
+	}
 	if err != nil {
 		return event, err
 	}
@@ -145,26 +167,29 @@ func (r *Run) learn(batch *data.Batch, factor float64) (event Event, err error) 
 	}
 	event.Loss, event.Lone = &value, result.Lone
 	event.Skipped, err = r.backward(result.Value)
-	if err != nil {
+	if err != nil || event.Skipped {
 		return event, err
 	}
-	if !event.Skipped {
-		norm, err := finite("the norm of the gradient")(r.optimizer.ClipGradNorm(r.recipe.Train.ClipNorm))
-		if err != nil {
-			return event, err
-		}
-		event.GradNorm = &norm
+	norm, err := finite("the norm of the gradient")(r.optimizer.ClipGradNorm(r.recipe.Train.ClipNorm))
+	event.GradNorm = &norm
+	return event, err
+}
+
+// update moves the weights along the gradients, unless the step is skipped.
+// factor scales the learning rate.
+func (r *Run) update(skipped bool, factor float64) error {
+	if !skipped {
 		if err := r.optimizer.Step(factor); err != nil {
-			return event, err
+			return err
 		}
 	}
 	if err := r.optimizer.ZeroGrad(); err != nil {
-		return event, err
+		return err
 	}
 	if r.average != nil {
-		return event, r.average.Update()
+		return r.average.Update()
 	}
-	return event, nil
+	return nil
 }
 
 // backward computes the gradients. In float16 they may overflow: then the step
@@ -187,52 +212,6 @@ func ids(b *data.Batch) []int64 {
 		rows[i] = int64(row)
 	}
 	return rows
-}
-
-// finite passes a number on, unless it is none.
-func finite(what string) func(float64, error) (float64, error) {
-	return func(v float64, err error) (float64, error) {
-		if err == nil && (math.IsNaN(v) || math.IsInf(v, 0)) {
-			err = fmt.Errorf("%s is %g", what, v)
-		}
-		return v, err
-	}
-}
-
-// pause ends the run between two steps, when what it needs cannot be had: a
-// checkpoint is saved, from which it goes on once the cause is mended.
-func (r *Run) pause(log *journal, cause error) error {
-	if err := r.save(log); err != nil {
-		return fmt.Errorf("%w; and no checkpoint could be saved: %w", cause, err)
-	}
-	if err := log.add(Event{Kind: "stop", Step: r.step, Reason: cause.Error()}); err != nil {
-		return fmt.Errorf("%w; %w", cause, err)
-	}
-	return fmt.Errorf("%w; mend that and continue with --resume %s", cause, r.folder.Path)
-}
-
-// fail stops the run in a step that went wrong. The parameters are those before
-// the step (running statistics have seen its batch); they are saved beside the
-// regular checkpoints, which stay.
-func (r *Run) fail(log *journal, batch *data.Batch, cause error) error {
-	paths := make([]string, 0, 4)
-	for _, row := range batch.Items[:min(3, len(batch.Items))] {
-		paths = append(paths, r.trainSet.Items[row].Path)
-	}
-	if len(batch.Items) > 3 {
-		paths = append(paths, "…")
-	}
-	path := r.folder.file(fmt.Sprintf("%s/stopped-%08d%s", checkpointDir, r.step, checkpointExt))
-	// %v: a loss calls its embeddings input, but they came from the network, not from the user.
-	err := fmt.Errorf("step %d, images %v (%s): %v; lower optimizer.lr, set train.clip_norm, or look for broken images among these; the weights before the step are in %s",
-		r.step+1, batch.Items, strings.Join(paths, ", "), cause, path)
-	if saving := r.saveAs(path); saving != nil {
-		err = fmt.Errorf("%w; they could not be saved: %w", err, saving)
-	}
-	if logging := log.add(Event{Kind: "stop", Step: r.step, Reason: cause.Error()}); logging != nil {
-		err = fmt.Errorf("%w; %w", err, logging)
-	}
-	return err
 }
 
 // stopwatch measures training alone.

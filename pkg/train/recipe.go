@@ -111,8 +111,11 @@ func (l Loop) Validate() error {
 	return err
 }
 
-// Validate refuses sizes below 1.
+// Validate refuses sizes below 1, and evaluations of nothing.
 func (e Evaluation) Validate() error {
+	if len(e.Metrics) == 0 {
+		return fault.Inputf("metrics is empty; give at least one, such as r@1")
+	}
 	if e.Batch < 1 {
 		return fault.Inputf("batch is %d; give at least 1", e.Batch)
 	}

@@ -6,6 +6,7 @@ package train
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -64,6 +65,8 @@ type Run struct {
 	average   *optim.Average // of the network's weights; nil: none
 
 	step          int                // optimiser steps done
+	saved         int                // step of the newest checkpoint that this process saved or loaded; -1: none
+	past          *past              // before the step that is being taken
 	metrics       map[string]Metrics // by the name of the evaluation
 	queries, lone int                // of an evaluation
 	notes         []string           // of what happened before there was a log
@@ -76,7 +79,7 @@ func New(r *Recipe, o Observer) (*Run, error) { return build(r, o, r.Weights.Fil
 // build is New with the weights of another file; "": none.
 func build(r *Recipe, o Observer, weights string) (*Run, error) {
 	o.fill()
-	run := &Run{recipe: r, observer: o, scope: torch.NewScope(), metrics: map[string]Metrics{}}
+	run := &Run{recipe: r, observer: o, scope: torch.NewScope(), saved: -1}
 	withNetwork := func() error { return run.withNetwork(weights) }
 	for _, part := range []func() error{run.onDevice, run.withData, withNetwork, run.withObjective} {
 		if err := part(); err != nil {
@@ -196,8 +199,8 @@ func (r *Run) withNetwork(weights string) error {
 	if r.model, err = backbone.Build(r.scope, r.device, r.recipe.Seed); err != nil {
 		return err
 	}
-	channels, _, _ := r.recipe.Transform.Size()
-	if err := embed.Fits(r.model, channels); err != nil {
+	channels, side, _ := r.recipe.Transform.Size()
+	if err := embed.Fits(r.model, channels, side); err != nil {
 		return err
 	}
 	if weights == "" {
@@ -256,10 +259,37 @@ func (r *Run) Begin(f *Folder) error {
 	if err != nil {
 		return err
 	}
-	if old, err := os.ReadFile(f.ConfigPath()); err == nil && bytes.Equal(old, text) {
+	old, err := os.ReadFile(f.ConfigPath())
+	if err == nil && bytes.Equal(old, text) {
 		return nil
 	}
+	if err == nil {
+		if err := r.noteChanges(old); err != nil {
+			return err
+		}
+	}
 	return f.write(configFile, text)
+}
+
+// noteChanges says what overrides have made different from the recipe so far.
+func (r *Run) noteChanges(old []byte) error {
+	tree, err := config.Parse(r.folder.ConfigPath(), old)
+	if err != nil {
+		return err
+	}
+	before, err := LoadRecipe(tree, nil)
+	if err != nil {
+		return err
+	}
+	was, e1 := config.Pairs(before)
+	now, e2 := config.Pairs(r.recipe)
+	for _, p := range now {
+		i := slices.IndexFunc(was, func(w config.Pair) bool { return w.Key == p.Key })
+		if i >= 0 && was[i].Value != p.Value {
+			r.note(fmt.Sprintf("after step %d %s is %s; it was %s", r.step, p.Key, p.Value, was[i].Value))
+		}
+	}
+	return cmp.Or(e1, e2)
 }
 
 // What the names in a checkpoint begin with.
@@ -282,6 +312,15 @@ func (r *Run) state() nn.State {
 	}
 	if r.average != nil {
 		all = append(all, r.average.State().Under(averagePrefix)...)
+	}
+	return all
+}
+
+// changing is the state that a step may change before it moves the weights.
+func (r *Run) changing() nn.State {
+	all := append(r.model.State(), r.criterion.State()...)
+	if r.scaler != nil {
+		all = append(all, r.scaler.State()...)
 	}
 	return all
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"image"
 	"image/png"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,7 +15,7 @@ import (
 
 	"roadmap/pkg/config"
 	"roadmap/pkg/fault"
-	"roadmap/pkg/tensorio"
+	"roadmap/pkg/fault/faulttest"
 	"roadmap/pkg/torch/torchtest"
 	"roadmap/pkg/train"
 )
@@ -68,7 +67,7 @@ func run(t *testing.T, folder string, ctx context.Context, o train.Observer, ove
 }
 
 // resume goes on with the run in a folder.
-func resume(t *testing.T, folder string, o train.Observer) (*train.Result, error) {
+func resume(t *testing.T, folder string, o train.Observer, overrides ...string) (*train.Result, error) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(folder, "config.yaml"))
 	if err != nil {
@@ -78,7 +77,7 @@ func resume(t *testing.T, folder string, o train.Observer) (*train.Result, error
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := train.LoadRecipe(tree, nil)
+	again, err := train.LoadRecipe(tree, overrides)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,55 +240,8 @@ func TestBrokenCheckpointFallsBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := resume(t, folder, train.Observer{}); !fault.IsInput(err) || !strings.Contains(err.Error(), "no checkpoint can be used") {
+	if _, err := resume(t, folder, train.Observer{}); !fault.IsInput(err) || !strings.Contains(err.Error(), "no checkpoint can be used") || !strings.Contains(err.Error(), "empty that folder") {
 		t.Errorf("all checkpoints broken: %v", err)
-	}
-}
-
-func TestNotFiniteLossStopsWithStepImagesAndCheckpoint(t *testing.T) {
-	torchtest.NoLeak(t)
-	folder := filepath.Join(t.TempDir(), "run")
-	_, err := run(t, folder, context.Background(), train.Observer{}, "loss={name: smoothap, tau: 1e-45}")
-	if err == nil || fault.IsInput(err) {
-		t.Fatalf("got %v", err)
-	}
-	for _, want := range []string{"step ", "images [", "glyphs", "lower optimizer.lr", "stopped-"} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q lacks %q", err, want)
-		}
-	}
-	stopped, globErr := filepath.Glob(filepath.Join(folder, "checkpoints", "stopped-*.safetensors"))
-	if globErr != nil || len(stopped) != 1 {
-		t.Fatalf("checkpoints of the stop: %v", stopped)
-	}
-	file, err := tensorio.Open(stopped[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	if !file.Has("model.blocks.0.conv.weight") || !file.Has("optimizer.blocks.0.conv.weight.exp_avg") {
-		t.Errorf("the checkpoint holds %v", file.Names())
-	}
-	for _, name := range file.Names() {
-		if strings.Contains(name, "running_") || strings.Contains(name, "num_batches") || strings.HasPrefix(name, "random.") {
-			continue // these have seen the batch, or are whole numbers
-		}
-		tensor, err := file.Tensor(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		values, err := tensor.Float64s()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, v := range values {
-			if math.IsNaN(v) || math.IsInf(v, 0) {
-				t.Fatalf("%s holds %g: these are not the weights before the step", name, v)
-			}
-		}
-	}
-	if !bytes.Contains(read(t, folder, "log.jsonl"), []byte(`"kind":"stop"`)) {
-		t.Error("the log does not tell of the stop")
 	}
 }
 
@@ -307,9 +259,11 @@ func TestWeightsThatAreNotFiniteAreNoCheckpoint(t *testing.T) {
 	}
 }
 
-func TestBrokenImageLosesNoStep(t *testing.T) {
-	torchtest.NoLeak(t)
-	root := t.TempDir()
+// photos makes a folder of twelve classes of four images, the last six to test
+// on, and returns it with overrides for a run of twelve steps.
+func photos(t *testing.T) (root string, overrides []string) {
+	t.Helper()
+	root = t.TempDir()
 	for class := range 12 {
 		dir := filepath.Join(root, fmt.Sprintf("class%02d", class))
 		if err := os.Mkdir(dir, 0o755); err != nil {
@@ -329,39 +283,87 @@ func TestBrokenImageLosesNoStep(t *testing.T) {
 			}
 		}
 	}
-	photos := []string{"data={name: folder, root: " + root + "}", "sampler={name: balanced, classes: 2, samples: 2, batches: 3}",
-		"train={steps: 12, log_every: 1, checkpoint_every: 0, eval_every: 0, device: cpu, threads: 1, cache_mb: 0}"}
-	whole, folder := filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "run")
-	if _, err := run(t, whole, context.Background(), train.Observer{}, photos...); err != nil {
-		t.Fatal(err)
-	}
-	victim := filepath.Join(root, "class00", "0.png")
-	good := read(t, victim)
-	observer := train.Observer{Step: func(done, _ int, _ float64) {
-		if done == 4 { // cut short while the run goes on
-			if err := os.WriteFile(victim, good[:len(good)/2], 0o644); err != nil {
-				t.Error(err)
+	return root, []string{"data={name: folder, root: " + root + "}", "sampler={name: balanced, classes: 2, samples: 2, batches: 3}",
+		"train={steps: 12, log_every: 1, checkpoint_every: 0, eval_every: 5, device: cpu, threads: 1, cache_mb: 0}"}
+}
+
+// An image that breaks while the run goes on, whether it is trained on or
+// evaluated, stops it; once it is whole again the run ends as if nothing had been.
+func TestBrokenImageLosesNoStep(t *testing.T) {
+	for name, c := range map[string]struct {
+		victim string
+		least  int // step of the checkpoint
+		says   string
+	}{
+		"to train on":    {"class00", 4, "step "},
+		"to evaluate by": {"class11", 5, "evaluation after step 5"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			torchtest.NoLeak(t)
+			root, overrides := photos(t)
+			whole, folder := filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "run")
+			if _, err := run(t, whole, context.Background(), train.Observer{}, overrides...); err != nil {
+				t.Fatal(err)
 			}
+			victim := filepath.Join(root, c.victim, "0.png")
+			good := read(t, victim)
+			observer := train.Observer{Step: func(done, _ int, _ float64) {
+				if done == 4 { // cut short while the run goes on
+					if err := os.WriteFile(victim, good[:len(good)/2], 0o644); err != nil {
+						t.Error(err)
+					}
+				}
+			}}
+			_, err := run(t, folder, context.Background(), observer, overrides...)
+			faulttest.Refused(t, err, victim, c.says, "--resume "+folder, "data.on_error=skip")
+			logged(t, folder, `"kind":"stop"`)
+			if err := os.WriteFile(victim, good, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			var first int
+			result, err := resume(t, folder, train.Observer{Step: func(done, _ int, _ float64) {
+				if first == 0 {
+					first = done
+				}
+			}})
+			if err != nil || result.Steps != 12 || first <= c.least {
+				t.Fatalf("resumed at step %d: %+v, %v", first, result, err)
+			}
+			sameEnd(t, whole, folder)
+		})
+	}
+}
+
+// sameEnd compares what two runs left, the evaluations in their logs included.
+func sameEnd(t *testing.T, whole, folder string) {
+	t.Helper()
+	for _, file := range []string{"weights.safetensors", "metrics.json"} {
+		if !bytes.Equal(read(t, whole, file), read(t, folder, file)) {
+			t.Errorf("%s differs from that of the uninterrupted run", file)
 		}
-	}}
-	_, err := run(t, folder, context.Background(), observer, photos...)
-	if err == nil || !strings.Contains(err.Error(), victim) || !strings.Contains(err.Error(), "--resume "+folder) {
-		t.Fatalf("with a truncated image: %v", err)
 	}
-	if err := os.WriteFile(victim, good, 0o644); err != nil {
-		t.Fatal(err)
+	if want, got := evaluations(t, whole), evaluations(t, folder); want != got {
+		t.Errorf("the log has the evaluations\n%sthat of the uninterrupted run\n%s", got, want)
 	}
-	var first int
-	result, err := resume(t, folder, train.Observer{Step: func(done, _ int, _ float64) {
-		if first == 0 {
-			first = done
+}
+
+// evaluations are the lines of a log that tell of one.
+func evaluations(t *testing.T, folder string) string {
+	t.Helper()
+	var all []byte
+	for line := range bytes.Lines(read(t, folder, "log.jsonl")) {
+		if bytes.Contains(line, []byte(`"kind":"eval"`)) {
+			all = append(all, line...)
 		}
-	}})
-	if err != nil || result.Steps != 12 || first < 5 {
-		t.Fatalf("resumed at step %d: %+v, %v", first, result, err)
 	}
-	if !bytes.Equal(read(t, whole, "weights.safetensors"), read(t, folder, "weights.safetensors")) {
-		t.Error("the mended run ended with other weights")
+	return string(all)
+}
+
+// logged wants a log to say something.
+func logged(t *testing.T, folder, want string) {
+	t.Helper()
+	if log := read(t, folder, "log.jsonl"); !bytes.Contains(log, []byte(want)) {
+		t.Errorf("the log does not say %s:\n%s", want, log)
 	}
 }
 
@@ -427,25 +429,43 @@ func TestFolders(t *testing.T) {
 	}
 }
 
+// A disk that is full before the checkpoint of step 12, or before the
+// evaluation after step 10, costs the steps since step 6 and nothing else.
 func TestDiskFullKeepsTheCheckpointsThatAre(t *testing.T) {
-	folder := filepath.Join(t.TempDir(), "run")
-	full := smallDisk(t, folder, 1<<20)
-	ctx, observer := stopAt(6)
-	if _, err := run(t, folder, ctx, observer); !errors.Is(err, context.Canceled) {
+	whole := filepath.Join(t.TempDir(), "whole")
+	if _, err := run(t, whole, context.Background(), train.Observer{}); err != nil {
 		t.Fatal(err)
 	}
-	before := read(t, folder, "checkpoints", "step-00000006.safetensors")
-	full()
-	_, err := resume(t, folder, train.Observer{})
-	if err == nil || !strings.Contains(err.Error(), "no space left") || !strings.Contains(err.Error(), "make room") {
-		t.Fatalf("on a full disk: %v", err)
-	}
-	if !bytes.Equal(before, read(t, folder, "checkpoints", "step-00000006.safetensors")) {
-		t.Error("the checkpoint changed")
-	}
-	rest, err := filepath.Glob(filepath.Join(folder, "checkpoints", "*"))
-	if err != nil || len(rest) != 1 {
-		t.Errorf("left in the folder: %v", rest)
+	for name, at := range map[string]int{"checkpoint": 11, "evaluation": 9} {
+		t.Run(name, func(t *testing.T) {
+			folder := filepath.Join(t.TempDir(), "run")
+			fill := smallDisk(t, folder, 1<<20)
+			ctx, observer := stopAt(6)
+			if _, err := run(t, folder, ctx, observer); !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+			before := read(t, folder, "checkpoints", "step-00000006.safetensors")
+			_, err := resume(t, folder, train.Observer{Step: func(done, _ int, _ float64) {
+				if done == at {
+					fill()
+				}
+			}})
+			says(t, err, "no space left", "make room", "--resume "+folder+" goes on from the checkpoint of step 6")
+			if !bytes.Equal(before, read(t, folder, "checkpoints", "step-00000006.safetensors")) {
+				t.Error("the checkpoint changed")
+			}
+			rest, err := filepath.Glob(filepath.Join(folder, "checkpoints", "*"))
+			if err != nil || len(rest) != 1 {
+				t.Errorf("left in the folder: %v", rest)
+			}
+			if err := os.Remove(filepath.Join(folder, "ballast")); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := resume(t, folder, train.Observer{}); err != nil {
+				t.Fatal(err)
+			}
+			sameEnd(t, whole, folder)
+		})
 	}
 }
 
@@ -467,7 +487,10 @@ func TestRecipesThatCannotRun(t *testing.T) {
 		"no dataset":              {[]string{"data={name: \"\"}"}, "data"},
 		"batch beyond the data":   {[]string{"sampler.classes=2000"}, "classes"},
 		"channels":                {[]string{"transform.channels=3"}, "channels"},
-		"unknown metric":          {[]string{"eval.metrics=[r@0]"}, "r@0"},
+		"unknown metric":          {[]string{"eval.metrics=[r@0]"}, `eval.metrics: "r@0"`},
+		"no metric":               {[]string{"eval.metrics=[]"}, "eval: metrics is empty"},
+		"small images":            {[]string{"transform.resize=12"}, "4 blocks need images of at least 16 pixels"},
+		"parts of patches":        {[]string{"model={name: vit_small_patch16_224}", "transform.channels=3"}, "multiple of 16, such as 32"},
 		"missing folder":          {[]string{"data={name: folder, root: /nowhere}"}, "/nowhere"},
 		"metric beyond the data":  {[]string{"eval.metrics=[r@100000]"}, "r@100000"},
 		"device without hardware": {[]string{"train.device=cuda:63"}, "cuda:63"},
