@@ -45,25 +45,39 @@ func RandomBatches(n, size int, seed uint64) [][]int {
 	return slices.Collect(slices.Chunk(rng.New(seed).Perm(n), size))
 }
 
-// DecomposabilityGap measures how far the mean AP within batches is above the AP
-// over their union, which is what is evaluated: every row in a batch is a query,
-// against all others, and against those of each batch in turn that holds a
-// positive. A row in two batches, or in none that exists, is an input error.
-func DecomposabilityGap(ctx context.Context, in Input, batches [][]int, g GapOptions, o Options) (*Gap, error) {
+// CheckGap finds what DecomposabilityGap would refuse before it compares anything.
+func CheckGap(in Input, batches [][]int, g GapOptions, o Options) error {
+	_, err := gapBatches(in, batches, g, o)
+	return err
+}
+
+func gapBatches(in Input, list [][]int, g GapOptions, o Options) (*batches, error) {
 	if in.Gallery != nil {
 		return nil, fault.Inputf("gap: batches are drawn from one set of embeddings; give no gallery")
 	}
-	o.Ties = rank.ByIndex
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
 	if o.Distance == L2 {
 		return nil, fault.Inputf("gap: alpha and beta are cosines; the gap is not defined for l2")
 	}
+	if unit := func(v float64) bool { return v >= 0 && v <= 1 }; !unit(g.Alpha) || !unit(g.Beta) {
+		return nil, fault.Inputf("gap: alpha %v, beta %v; give cosines from 0 to 1", g.Alpha, g.Beta)
+	}
 	if err := in.check(nil); err != nil {
 		return nil, err
 	}
-	b, err := newBatches(in, batches)
+	return newBatches(in, list)
+}
+
+// DecomposabilityGap measures how far the mean AP within batches is above the AP
+// over their union, which is what is evaluated: every row in a batch is a query,
+// against all others, and against those of each batch in turn that holds a
+// positive. A row in two batches, or in none that exists, is an input error.
+// Progress counts the pairs of the comparison over all, then those by batch.
+func DecomposabilityGap(ctx context.Context, in Input, batches [][]int, g GapOptions, o Options) (*Gap, error) {
+	o.Ties = rank.ByIndex
+	b, err := gapBatches(in, batches, g, o)
 	if err != nil {
 		return nil, err
 	}
@@ -153,6 +167,7 @@ func (b *batches) measure(ctx context.Context, union Matrix, whole []rank.Query,
 		return err
 	}
 	n := len(b.rows)
+	e.progress.total = int64(n) * int64(n)
 	return e.pool.run((n+fewRows-1)/fewRows, func(s *scratch, task int) error {
 		from, to := task*fewRows, min((task+1)*fewRows, n)
 		scores := make([]float32, (to-from)*widest)
@@ -180,6 +195,7 @@ func (b *batches) measure(ctx context.Context, union Matrix, whole []rank.Query,
 			}
 			out[from+q] = gap
 		}
+		e.progress.add((to - from) * n)
 		return nil
 	})
 }

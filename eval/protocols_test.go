@@ -13,6 +13,7 @@ import (
 	"roadmap/eval/rank/ranktest"
 	"roadmap/pkg/datatest"
 	"roadmap/pkg/fault"
+	"roadmap/pkg/fault/faulttest"
 	"roadmap/pkg/rng"
 )
 
@@ -268,6 +269,27 @@ func TestGapByHand(t *testing.T) {
 	}
 }
 
+// TestGapAtItsMargins: a positive at alpha is good, a negative at beta is not bad.
+func TestGapAtItsMargins(t *testing.T) {
+	in := Input{Query: Float32s([]float32{1, 0, 1, 0, 0, 1, 0, 1}, 2), QueryLabels: []int64{1, 2, 1, 2}}
+	// Row 0 sees its negative 1 at a cosine of 1, then, in the other batch, its positive 2 at 0 and the negative 3 at 0.
+	for _, test := range []struct {
+		alpha, beta, want float64
+	}{
+		{0, 1, 0},           // good, and nothing bad before: 1/1
+		{0, 0.99, 1 - 1./2}, // good, behind the bad one
+		{0.01, 1, 1 - 1./2}, // not good: behind the negative of the earlier batch
+	} {
+		got, err := DecomposabilityGap(context.Background(), in, [][]int{{0, 1}, {2, 3}}, GapOptions{Alpha: test.alpha, Beta: test.beta}, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if q := got.PerQuery[0]; q.Row != 0 || math.Abs(q.Bound9-test.want) > 1e-12 {
+			t.Errorf("alpha %v, beta %v: %+v, want a bound of %v", test.alpha, test.beta, q, test.want)
+		}
+	}
+}
+
 // orders calls f with every order of the batches.
 func orders(parts []part, f func([]part)) {
 	var permute func(n int)
@@ -371,6 +393,10 @@ func TestGapRefuses(t *testing.T) {
 	}
 	if _, err := DecomposabilityGap(context.Background(), in, RandomBatches(8, 3, 0), GapOptions{}, Options{Distance: L2}); !fault.IsInput(err) {
 		t.Errorf("l2: %v", err)
+	}
+	for _, g := range []GapOptions{{Alpha: 1.1}, {Alpha: -0.1}, {Beta: 1.1}, {Beta: -0.1}, {Alpha: math.NaN()}} {
+		_, err := DecomposabilityGap(context.Background(), in, RandomBatches(8, 3, 0), g, Options{})
+		faulttest.Refused(t, err, "give cosines from 0 to 1")
 	}
 	sizes := fmt.Sprint(func() (n []int) {
 		for _, b := range RandomBatches(8, 3, 0) {

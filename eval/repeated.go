@@ -66,21 +66,12 @@ type CurvePoint struct {
 // 2020, Fig. 2). Only metrics that do not depend on a rank K beyond the smallest
 // batch can be asked for.
 func BatchCurve(ctx context.Context, in Input, sizes []int, draws int, o Options) ([]CurvePoint, error) {
-	if in.Gallery != nil {
-		return nil, fault.Inputf("batch curve: batches are drawn from one set of embeddings; give no gallery")
-	}
-	if err := rank.CheckRepeats("draws", draws); err != nil {
-		return nil, err
-	}
-	if err := in.check(nil); err != nil {
+	if err := CheckBatchCurve(in, sizes, draws); err != nil {
 		return nil, err
 	}
 	in.Levels, o.Progress = nil, nil
 	var curve []CurvePoint
 	for _, size := range sizes {
-		if size < 2 || size > in.Query.Rows() {
-			return nil, fault.Inputf("batch curve: batches of %d from %d rows; give sizes from 2 to %d", size, in.Query.Rows(), in.Query.Rows())
-		}
 		point, err := in.curvePoint(ctx, size, draws, o)
 		if err != nil {
 			return nil, err
@@ -88,6 +79,25 @@ func BatchCurve(ctx context.Context, in Input, sizes []int, draws int, o Options
 		curve = append(curve, point)
 	}
 	return curve, nil
+}
+
+// CheckBatchCurve finds what BatchCurve would refuse before it compares anything.
+func CheckBatchCurve(in Input, sizes []int, draws int) error {
+	if in.Gallery != nil {
+		return fault.Inputf("batch curve: batches are drawn from one set of embeddings; give no gallery")
+	}
+	if err := rank.CheckRepeats("draws", draws); err != nil {
+		return err
+	}
+	if err := in.check(nil); err != nil {
+		return err
+	}
+	for _, size := range sizes {
+		if n := in.Query.Rows(); size < 2 || size > n {
+			return fault.Inputf("batch curve: batches of %d from %d rows; give sizes from 2 to %d", size, n, n)
+		}
+	}
+	return nil
 }
 
 func (in Input) curvePoint(ctx context.Context, size, draws int, o Options) (CurvePoint, error) {

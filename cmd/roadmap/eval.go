@@ -4,6 +4,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -85,6 +86,7 @@ type evaluated struct {
 	Repeats    int                   `json:"repeats,omitempty"`
 	Gap        *gapFigures           `json:"gap,omitempty"`
 	Curve      []curvePoint          `json:"curve,omitempty"`
+	Levels     []levelFigures        `json:"levels,omitempty"` // the further ones
 
 	order []string // of the metrics in print
 }
@@ -92,6 +94,13 @@ type evaluated struct {
 type quantile struct {
 	Share float64 `json:"share"`
 	Rank  int     `json:"rank"`
+}
+
+// levelFigures are a further level's, beside its metrics.
+type levelFigures struct {
+	Name  string     `json:"name"`
+	Lone  int        `json:"lone"`
+	First []quantile `json:"first"`
 }
 
 type gapFigures struct {
@@ -108,11 +117,11 @@ type gapFigures struct {
 }
 
 type curvePoint struct {
-	Batch int     `json:"batch"`
-	Mean  float64 `json:"mean"`
-	SD    float64 `json:"sd"`
-	Draws int     `json:"draws"`
-	Lone  int     `json:"lone"`
+	Batch int      `json:"batch"`
+	Mean  *float64 `json:"mean"` // null where no draw has relevant pairs
+	SD    *float64 `json:"sd"`
+	Draws int      `json:"draws"`
+	Lone  int      `json:"lone"`
 }
 
 func evalAction(c *cli.Context) error {
@@ -126,12 +135,20 @@ func evalAction(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	x, err := readExtras(c)
+	if err != nil {
+		return err
+	}
+	defer x.close()
 	begin := time.Now()
 	s, err := openSets(c)
 	if err != nil {
 		return err
 	}
 	defer s.close()
+	if err := x.check(s, options); err != nil {
+		return err
+	}
 	var result *evaluated
 	switch c.String("protocol") {
 	case "revisited":
@@ -139,7 +156,7 @@ func evalAction(c *cli.Context) error {
 	case "vehicleid":
 		result, err = evalVehicleID(c, s, options)
 	default:
-		result, err = evalPlain(c, s, options)
+		result, err = evalPlain(c, s, x, options)
 	}
 	if err != nil {
 		return err
@@ -174,8 +191,14 @@ func checkEval(c *cli.Context) error {
 		return refuse("--gap and --batch-curve are about one set: drop --gallery")
 	case c.IsSet("gallery-labels") && !c.IsSet("gallery"):
 		return refuse("--gallery-labels needs --gallery")
-	case c.Int("memory") < 1:
-		return refuse("--memory is %d MiB; give at least 1", c.Int("memory"))
+	case c.Int("memory") < 1 || c.Int("memory") > math.MaxInt64>>20:
+		return refuse("--memory is %d MiB; give 1 or more, up to %d", c.Int("memory"), int64(math.MaxInt64>>20))
+	case c.IsSet("repeats") && protocol != "vehicleid":
+		return refuse("--repeats needs --protocol vehicleid")
+	case c.IsSet("draws") && !c.IsSet("batch-curve"):
+		return refuse("--draws needs --batch-curve")
+	case (c.IsSet("alpha") || c.IsSet("beta")) && !c.IsSet("gap"):
+		return refuse("--alpha and --beta need --gap")
 	case c.String("precision") != "exact" && c.String("precision") != "float32":
 		return refuse("--precision is %q; give exact or float32", c.String("precision"))
 	}
@@ -183,6 +206,76 @@ func checkEval(c *cli.Context) error {
 		if protocol != "" && c.IsSet(name) {
 			return refuse("--%s does not go with --protocol", name)
 		}
+	}
+	if err := rank.CheckRepeats("--repeats", c.Int("repeats")); err != nil {
+		return err
+	}
+	return rank.CheckRepeats("--draws", c.Int("draws"))
+}
+
+// extras are what is asked for beside the metrics, read and checked before they
+// are computed.
+type extras struct {
+	perQuery *tensorio.Pending // file to write; nil: none
+	random   int               // size of --gap's random batches
+	batches  [][]int           // of --gap; nil: none
+	bounds   eval.GapOptions
+	sizes    []int // of --batch-curve; nil: none
+	draws    int
+}
+
+func readExtras(c *cli.Context) (x *extras, err error) {
+	x = &extras{bounds: eval.GapOptions{Alpha: c.Float64("alpha"), Beta: c.Float64("beta")}, draws: c.Int("draws")}
+	switch kind, value, _ := strings.Cut(c.String("gap"), "="); {
+	case !c.IsSet("gap"):
+	case kind == "random":
+		if x.random, err = strconv.Atoi(value); err != nil || x.random < 2 {
+			return nil, fault.Inputf("--gap random=%s: give the size of a batch, from 2 on", value)
+		}
+	case kind == "batches" && value != "":
+		if x.batches, err = batchFile(value); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, fault.Inputf("--gap %s: give batches=FILE.npy or random=SIZE", c.String("gap"))
+	}
+	if c.IsSet("batch-curve") {
+		for word := range strings.SplitSeq(c.String("batch-curve"), ",") {
+			n, err := strconv.Atoi(strings.TrimSpace(word))
+			if err != nil {
+				return nil, fault.Inputf("--batch-curve %s: %q is no size; give whole numbers, as 16,32,64", c.String("batch-curve"), word)
+			}
+			x.sizes = append(x.sizes, n)
+		}
+	}
+	if path := c.String("per-query"); path != "" {
+		x.perQuery, err = tensorio.Create(path, c.Bool("force"))
+	}
+	return x, err
+}
+
+func (x *extras) close() {
+	if x.perQuery != nil {
+		x.perQuery.Discard()
+	}
+}
+
+// check finds what does not fit the embeddings.
+func (x *extras) check(s *sets, o eval.Options) error {
+	rows := s.in.Query.Rows()
+	if x.random > rows {
+		return fault.Inputf("--gap random=%d: give the size of a batch, from 2 to %d", x.random, rows)
+	}
+	if x.random > 0 {
+		x.batches = eval.RandomBatches(rows, x.random, o.Seed)
+	}
+	if x.batches != nil {
+		if err := eval.CheckGap(s.in, x.batches, x.bounds, o); err != nil {
+			return err
+		}
+	}
+	if x.sizes != nil {
+		return eval.CheckBatchCurve(s.in, x.sizes, x.draws)
 	}
 	return nil
 }
@@ -216,7 +309,7 @@ func usualMetrics(candidates int) []string {
 }
 
 // evalPlain evaluates one set, or queries with a gallery.
-func evalPlain(c *cli.Context, s *sets, o eval.Options) (*evaluated, error) {
+func evalPlain(c *cli.Context, s *sets, x *extras, o eval.Options) (*evaluated, error) {
 	if len(o.Metrics) == 0 {
 		o.Metrics = usualMetrics(s.candidates())
 	}
@@ -233,8 +326,9 @@ func evalPlain(c *cli.Context, s *sets, o eval.Options) (*evaluated, error) {
 			r.order = append(r.order, levelName(v.Metric.String(), level.Name))
 		}
 	}
-	for _, q := range found.Levels[0].Report.First {
-		r.First = append(r.First, quantile{q.Q, q.Rank})
+	r.First = quantiles(found.Levels[0].Report.First)
+	for _, level := range found.Levels[1:] {
+		r.Levels = append(r.Levels, levelFigures{level.Name, level.Report.Lone, quantiles(level.Report.First)})
 	}
 	for name, i := range found.Intervals {
 		if r.Confidence == nil {
@@ -242,22 +336,28 @@ func evalPlain(c *cli.Context, s *sets, o eval.Options) (*evaluated, error) {
 		}
 		r.Confidence[name] = [2]float64{i.Low, i.High}
 	}
-	if out := c.String("per-query"); out != "" {
-		if err := writePerQuery(out, s, found, o.Metrics, c.Bool("force")); err != nil {
+	if x.batches != nil {
+		if r.Gap, err = evalGap(c, s, x, o); err != nil {
 			return nil, err
 		}
 	}
-	if spec := c.String("gap"); spec != "" {
-		if r.Gap, err = evalGap(c, s, spec, o); err != nil {
+	if x.sizes != nil {
+		if r.Curve, err = evalCurve(c, s, x, o); err != nil {
 			return nil, err
 		}
 	}
-	if sizes := c.String("batch-curve"); sizes != "" {
-		if r.Curve, err = evalCurve(c, s, sizes, o); err != nil {
-			return nil, err
-		}
+	if x.perQuery != nil {
+		err = writePerQuery(x.perQuery, s, found, o.Metrics)
 	}
-	return r, nil
+	return r, err
+}
+
+func quantiles(list []rank.Quantile) []quantile {
+	var out []quantile
+	for _, q := range list {
+		out = append(out, quantile{q.Q, q.Rank})
+	}
+	return out
 }
 
 func levelName(metric, level string) string {
@@ -310,33 +410,15 @@ func evalVehicleID(c *cli.Context, s *sets, o eval.Options) (*evaluated, error) 
 	return r, nil
 }
 
-func evalGap(c *cli.Context, s *sets, spec string, o eval.Options) (*gapFigures, error) {
-	batches, err := readBatches(spec, s.in.Query.Rows(), o.Seed)
+func evalGap(c *cli.Context, s *sets, x *extras, o eval.Options) (*gapFigures, error) {
+	bar := newProgress(c, "gap", "pairs", 0)
+	o.Progress = bar.pairs
+	g, err := eval.DecomposabilityGap(c.Context, s.in, x.batches, x.bounds, o)
 	if err != nil {
 		return nil, err
 	}
-	alpha, beta := c.Float64("alpha"), c.Float64("beta")
-	g, err := eval.DecomposabilityGap(c.Context, s.in, batches, eval.GapOptions{Alpha: alpha, Beta: beta}, o)
-	if err != nil {
-		return nil, err
-	}
-	return &gapFigures{g.DG, g.Bound8, g.Bound9, g.Worst8, g.Worst9, g.AP, g.InBatch, g.Batches, alpha, beta}, nil
-}
-
-// readBatches reads --gap: batches=FILE.npy or random=SIZE.
-func readBatches(spec string, rows int, seed uint64) ([][]int, error) {
-	kind, value, _ := strings.Cut(spec, "=")
-	switch kind {
-	case "random":
-		size, err := strconv.Atoi(value)
-		if err != nil || size < 2 || size > rows {
-			return nil, fault.Inputf("--gap random=%s: give the size of a batch, from 2 to %d", value, rows)
-		}
-		return eval.RandomBatches(rows, size, seed), nil
-	case "batches":
-		return batchFile(value)
-	}
-	return nil, fault.Inputf("--gap %s: give batches=FILE.npy or random=SIZE", spec)
+	bar.finish()
+	return &gapFigures{g.DG, g.Bound8, g.Bound9, g.Worst8, g.Worst9, g.AP, g.InBatch, g.Batches, x.bounds.Alpha, x.bounds.Beta}, nil
 }
 
 // batchFile reads rows by batch, [K, B]; numbers below 0 fill short batches up.
@@ -366,30 +448,26 @@ func batchFile(path string) ([][]int, error) {
 	return batches, nil
 }
 
-func evalCurve(c *cli.Context, s *sets, list string, o eval.Options) ([]curvePoint, error) {
-	var sizes []int
-	for word := range strings.SplitSeq(list, ",") {
-		n, err := strconv.Atoi(strings.TrimSpace(word))
-		if err != nil {
-			return nil, fault.Inputf("--batch-curve %s: %q is no size; give whole numbers, as 16,32,64", list, word)
-		}
-		sizes = append(sizes, n)
-	}
+func evalCurve(c *cli.Context, s *sets, x *extras, o eval.Options) ([]curvePoint, error) {
 	o.Metrics = []string{"map"}
-	found, err := eval.BatchCurve(c.Context, s.in, sizes, c.Int("draws"), o)
+	found, err := eval.BatchCurve(c.Context, s.in, x.sizes, x.draws, o)
 	if err != nil {
 		return nil, err
 	}
 	var curve []curvePoint
 	for _, p := range found {
-		curve = append(curve, curvePoint{p.Batch, p.Metrics["map"].Mean, p.Metrics["map"].SD, p.Draws, p.Lone})
+		point := curvePoint{Batch: p.Batch, Draws: p.Draws, Lone: p.Lone}
+		if spread, ok := p.Metrics["map"]; ok {
+			point.Mean, point.SD = &spread.Mean, &spread.SD
+		}
+		curve = append(curve, point)
 	}
 	return curve, nil
 }
 
 // writePerQuery writes a row a query: its label, how many items are relevant,
 // the rank of the first, and every metric, at every level.
-func writePerQuery(path string, s *sets, found *eval.Result, names []string, overwrite bool) error {
+func writePerQuery(file *tensorio.Pending, s *sets, found *eval.Result, names []string) error {
 	metrics, err := rank.ParseMetrics(strings.Join(names, ","))
 	if err != nil {
 		return err
@@ -401,24 +479,25 @@ func writePerQuery(path string, s *sets, found *eval.Result, names []string, ove
 			header = append(header, levelName(m.String(), level.Name))
 		}
 	}
-	return tensorio.Save(path, overwrite, func(w io.Writer) error {
-		table := csv.NewWriter(w)
-		table.UseCRLF = true
-		if err := table.Write(header); err != nil {
+	table := csv.NewWriter(file)
+	table.UseCRLF = true
+	if err := table.Write(header); err != nil {
+		return err
+	}
+	for i := range found.Queries {
+		row := []string{strconv.Itoa(i), s.name(i)}
+		for _, level := range found.Levels {
+			row = append(row, perQuery(level.Rankings[i], metrics)...)
+		}
+		if err := table.Write(row); err != nil {
 			return err
 		}
-		for i := range found.Queries {
-			row := []string{strconv.Itoa(i), s.name(i)}
-			for _, level := range found.Levels {
-				row = append(row, perQuery(level.Rankings[i], metrics)...)
-			}
-			if err := table.Write(row); err != nil {
-				return err
-			}
-		}
-		table.Flush()
-		return table.Error()
-	})
+	}
+	table.Flush()
+	if err := table.Error(); err != nil {
+		return err
+	}
+	return file.Commit()
 }
 
 // perQuery is the cells of one query at one level; those of a lone one are empty.
@@ -435,15 +514,27 @@ func perQuery(q rank.Query, metrics []rank.Metric) []string {
 
 // lone is the number of lone queries in print.
 func (r *evaluated) lone() string {
-	by, ok := r.Lone.(map[string]int)
-	if !ok {
-		return fmt.Sprint(r.Lone)
+	text := fmt.Sprint(r.Lone)
+	if by, ok := r.Lone.(map[string]int); ok {
+		var parts []string
+		for _, d := range rank.Difficulties {
+			parts = append(parts, fmt.Sprintf("%s %d", d, by[string(d)]))
+		}
+		text = strings.Join(parts, ", ")
 	}
+	for _, l := range r.Levels {
+		text += fmt.Sprintf(", by %s %d", l.Name, l.Lone)
+	}
+	return text
+}
+
+// printFirst is a line of quantiles.
+func printFirst(what string, first []quantile) string {
 	var parts []string
-	for _, d := range rank.Difficulties {
-		parts = append(parts, fmt.Sprintf("%s %d", d, by[string(d)]))
+	for _, q := range first {
+		parts = append(parts, fmt.Sprintf("%g %% ≤ %d", 100*q.Share, q.Rank))
 	}
-	return strings.Join(parts, ", ")
+	return what + ": " + strings.Join(parts, ", ") + "\n"
 }
 
 // print writes the result for people.
@@ -472,15 +563,14 @@ func (r *evaluated) print(w io.Writer) error {
 	text := fmt.Sprintf("%d queries, %d in the gallery, %d dimensions, %s, ties by %s; lone queries: %s; %.2f s\n",
 		r.Queries, r.Gallery, r.Dim, r.Distance, r.Ties, r.lone(), r.Seconds)
 	if len(r.First) > 0 {
-		text += "rank of the first relevant item:"
-		for _, q := range r.First {
-			text += fmt.Sprintf(" %g %% ≤ %d,", 100*q.Share, q.Rank)
-		}
-		text = strings.TrimSuffix(text, ",") + "\n"
+		text += printFirst("rank of the first relevant item", r.First)
+	}
+	for _, l := range r.Levels {
+		text += printFirst("  by "+l.Name, l.First)
 	}
 	if g := r.Gap; g != nil {
 		text += fmt.Sprintf("decomposability gap over %d batches: %.4f (AP in batches %.4f, over all %.4f)\n"+
-			"  if AP in every batch were 1, at most %.4f (eq. 8) or %.4f (eq. 9, alpha %g, beta %g); with the batches in the order given %.4f and %.4f\n",
+			"  if AP in every batch were 1, at most %.4f (eq. 8) or %.4f (eq. 9, alpha %g, beta %g: a bound too, which may be the looser one); with the batches in the order given %.4f and %.4f\n",
 			g.Batches, g.DG, g.InBatch, g.AP, g.Worst8, g.Worst9, g.Alpha, g.Beta, g.Bound8, g.Bound9)
 	}
 	if _, err := io.WriteString(w, text); err != nil || r.Curve == nil {
@@ -488,7 +578,11 @@ func (r *evaluated) print(w io.Writer) error {
 	}
 	rows = nil
 	for _, p := range r.Curve {
-		rows = append(rows, []string{strconv.Itoa(p.Batch), fmt.Sprintf("%.4f", p.Mean), fmt.Sprintf("%.4f", p.SD), strconv.Itoa(p.Draws), strconv.Itoa(p.Lone)})
+		mean, sd := "-", "-"
+		if p.Mean != nil {
+			mean, sd = fmt.Sprintf("%.4f", *p.Mean), fmt.Sprintf("%.4f", *p.SD)
+		}
+		rows = append(rows, []string{strconv.Itoa(p.Batch), mean, sd, strconv.Itoa(p.Draws), strconv.Itoa(p.Lone)})
 	}
 	return printTable(w, []string{"batch", "map", "sd", "draws", "without relevant pairs"}, rows)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -136,7 +137,10 @@ func (s *sets) level(c *cli.Context, spec string) error {
 	if s.in.Gallery != nil {
 		sides = 2
 	}
-	if given && len(paths) != sides {
+	switch {
+	case name == "":
+		return fault.Inputf("--level %s: the level has no name; give a column, or NAME=FILE", spec)
+	case given && (len(paths) != sides || slices.Contains(paths, "")):
 		return fault.Inputf("--level %s: give %d file(s), one for the queries and one for a gallery", spec, sides)
 	}
 	var lists []tensorio.Labels

@@ -95,6 +95,17 @@ func TestEval(t *testing.T) {
 	if string(table) != want {
 		t.Errorf("per query:\n%s\nwant\n%s", table, want)
 	}
+	// Nothing is lone by kind; rows 0, 1 and 3 find their other first, row 2 third.
+	level := o["levels"].([]any)[0].(map[string]any)
+	if first := level["first"].([]any)[3].(map[string]any); len(o["levels"].([]any)) != 1 || level["name"] != "kind" || level["lone"] != 0. || first["share"] != 0.9 || first["rank"] != 3. {
+		t.Errorf("levels %v", o["levels"])
+	}
+	stdout, _, code = roadmap(t, "eval", "--embeddings", embeddings, "--labels", labels, "--level", "kind", "--level", "path="+textFile(t, dir, "p.txt", "a\nb\nc\nb\n"))
+	for _, want := range []string{"lone queries: 2, by kind 0, by path 2;", "  by kind: 25 % ≤ 1, 50 % ≤ 1, 75 % ≤ 1, 90 % ≤ 3", "  by path: 25 % ≤ 2, 50 % ≤ 2"} {
+		if code != codeDone || !strings.Contains(stdout, want) {
+			t.Errorf("code %d, no %q in\n%s", code, want, stdout)
+		}
+	}
 	stdout, _, code = roadmap(t, "eval", "--embeddings", embeddings, "--labels", labels)
 	for _, want := range []string{"r@1", "map@r", "0.5000", "lone queries: 2", "4 queries, 4 in the gallery, 2 dimensions"} {
 		if code != codeDone || !strings.Contains(stdout, want) {
@@ -164,8 +175,21 @@ func TestEvalGapAndCurve(t *testing.T) {
 	if len(curve) != 2 || last["batch"] != 4. || last["draws"] != 5. || !close64(last["mean"].(float64), gap["ap"]) || last["sd"].(float64) > 1e-12 {
 		t.Errorf("curve %v", curve)
 	}
+	// No draw of 2 rows has two of one label, if there are three labels of 4 and one draw: a mean of nothing is none.
+	other := textFile(t, dir, "o.txt", "cat\ndog\ncat\nemu\n")
+	lone := []string{"eval", "--embeddings", embeddings, "--labels", other, "--batch-curve", "2", "--draws", "1", "--seed", "1"}
+	stdout, stderr, code = roadmap(t, append(lone, "--json")...)
+	if code != codeDone {
+		t.Fatal(stderr)
+	}
+	if p := object(t, stdout)["curve"].([]any)[0].(map[string]any); p["mean"] != nil || p["sd"] != nil || p["draws"] != 0. || p["lone"] != 1. {
+		t.Errorf("no usable draw: %v", p)
+	}
+	if stdout, _, _ = roadmap(t, lone...); !strings.Contains(stdout, "│     2 │ -") {
+		t.Errorf("no dash in\n%s", stdout)
+	}
 	stdout, _, code = roadmap(t, "eval", "--embeddings", embeddings, "--labels", labels, "--gap", "random=2", "--batch-curve", "4")
-	if code != codeDone || !strings.Contains(stdout, "decomposability gap over 2 batches") || !strings.Contains(stdout, "without relevant pairs") {
+	if code != codeDone || !strings.Contains(stdout, "decomposability gap over 2 batches") || !strings.Contains(stdout, "may be the looser one") || !strings.Contains(stdout, "without relevant pairs") {
 		t.Errorf("code %d\n%s", code, stdout)
 	}
 }
@@ -245,7 +269,7 @@ func TestEvalRefuses(t *testing.T) {
 		{append(plain, "--metrics", "r@0"), "r@0"},
 		{append(plain, "--metrics", "r@4"), "only 3 candidates"},
 		{append(plain, "--metrics", "recal"), "recal"},
-		{append(plain, "--lone", "maybe"), "lone"},
+		{append(plain, "--lone", "maybe"), "give skip or zero"},
 		{append(plain, "--ties", "coin"), "ties"},
 		{append(plain, "--distance", "l3"), "l3"},
 		{append(plain, "--precision", "half"), "--precision"},
@@ -253,11 +277,29 @@ func TestEvalRefuses(t *testing.T) {
 		{append(plain, "--device", "cuda:77"), "cuda:77"},
 		{append(plain, "--level", "kind"), "is no .csv"},
 		{append(plain, "--level", "kind="+labels+","+labels), "give 1 file"},
+		{append(plain, "--level", "="+labels), "the level has no name"},
+		{append(plain, "--level", ""), "the level has no name"},
+		{append(plain, "--level", "kind="), "give 1 file"},
 		{append(plain, "--level", "kind="+labels, "--level", "kind="+labels), "given twice"},
 		{append(plain, "--level", "kind="+textFile(t, dir, "few.txt", "a\nb\na\n")), "few.txt has 3 labels, but"},
 		{append(plain, "--per-query", good), "e.npy"},
 		{append(plain, "--gap", "all"), "--gap all"},
-		{append(plain, "--gap", "random=1"), "from 2 to 4"},
+		{append(plain, "--gap", "random=1"), "from 2 on"},
+		{append(plain, "--gap", "random=5"), "from 2 to 4"},
+		{append(plain, "--gap", "batches="), "give batches=FILE.npy"},
+		{append(plain, "--gap", "random=2", "--distance", "l2"), "not defined for l2"},
+		{append(plain, "--gap", "random=2", "--alpha", "1.5"), "alpha 1.5"},
+		{append(plain, "--gap", "random=2", "--beta", "-0.1"), "beta -0.1"},
+		{append(plain, "--alpha", "0.5"), "need --gap"},
+		{append(plain, "--beta", "0.5"), "need --gap"},
+		{append(plain, "--draws", "5"), "--draws needs --batch-curve"},
+		{append(plain, "--batch-curve", "2", "--draws", "0"), "--draws: 0; give"},
+		{append(plain, "--repeats", "5"), "--repeats needs --protocol vehicleid"},
+		{append(plain, "--protocol", "vehicleid", "--repeats", "9999999999999999"), "--repeats: 9999999999999999; give a number from 1 to 100000"},
+		{append(plain, "--bootstrap", "99999999999999"), "bootstrap: 99999999999999 resamples; give a number up to 1000000"},
+		{append(plain, "--per-query", filepath.Join(dir, "none", "q.csv")), "none does not exist"},
+		{append(plain, "--per-query", dir, "--force"), "is a folder"},
+		{append(plain, "--memory", "99999999999999"), "--memory"},
 		{append(plain, "--gap", "batches="+good), "whole numbers"},
 		{append(plain, "--batch-curve", "2,x"), `"x" is no size`},
 		{append(plain, "--batch-curve", "9"), "batches of 9"},
@@ -272,6 +314,36 @@ func TestEvalRefuses(t *testing.T) {
 		stdout, stderr, code := roadmap(t, append([]string{"eval"}, test.args...)...)
 		if code != codeInput || !strings.Contains(stderr, test.want) || stdout != "" {
 			t.Errorf("%v: code %d, %q, want code %d and %q", test.args, code, stderr, codeInput, test.want)
+		}
+	}
+}
+
+// TestEvalChecksFirst: what cannot be done is refused before anything is compared
+// or written.
+func TestEvalChecksFirst(t *testing.T) {
+	dir := t.TempDir()
+	nan := npy(t, dir, "e.npy", []float32{1, 2, float32(math.NaN()), 4, 5, 6, 7, 8}, 4, 2) // an evaluation would say so
+	labels := textFile(t, dir, "l.txt", "a\nb\na\nb\n")
+	far := npy(t, dir, "b.npy", []int64{0, 9}, 1, 2)
+	for want, args := range map[string][]string{
+		"--gap foo":     {"--gap", "foo"},
+		"names row 9":   {"--gap", "batches=" + far},
+		"batches of 99": {"--batch-curve", "2,99"},
+		`"x" is no`:     {"--batch-curve", "2,x"},
+		"--draws: -1":   {"--batch-curve", "2", "--draws", "-1"},
+		"exists":        {"--per-query", labels},
+		"row 1 has":     nil,
+	} {
+		out := filepath.Join(dir, "q.csv")
+		if want != "exists" {
+			args = append(args, "--per-query", out)
+		}
+		_, stderr, code := roadmap(t, append([]string{"eval", "--embeddings", nan, "--labels", labels}, args...)...)
+		if code != codeInput || !strings.Contains(stderr, want) {
+			t.Errorf("%v: code %d, %q, want %q", args, code, stderr, want)
+		}
+		if left, _ := filepath.Glob(filepath.Join(dir, "*q.csv*")); left != nil {
+			t.Errorf("%v left %v", args, left)
 		}
 	}
 }
