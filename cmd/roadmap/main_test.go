@@ -268,10 +268,10 @@ func TestJSONIsOneObjectAndNotesGoToStandardError(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &object); err != nil || code != codeDone {
 		t.Errorf("code %d, %v in %q", code, err, stdout)
 	}
-	if want := "msg=saved path=\"a b\"\nlevel=WARN msg=\"2 lone queries\"\n"; stderr != want {
+	if want := "roadmap: saved (path a b)\nroadmap: warning: 2 lone queries\n"; stderr != want {
 		t.Errorf("stderr %q, want %q", stderr, want)
 	}
-	if _, stderr, _ = roadmap(t, "probe", "notes", "-q"); stderr != "level=WARN msg=\"2 lone queries\"\n" {
+	if _, stderr, _ = roadmap(t, "probe", "notes", "-q"); stderr != "roadmap: warning: 2 lone queries\n" {
 		t.Errorf("stderr under -q: %q", stderr)
 	}
 }
@@ -305,7 +305,7 @@ func TestSignals(t *testing.T) {
 					t.Fatalf("standard error %q, %v; want %q", got, err, line)
 				}
 			}
-			expect("msg=waiting\n")
+			expect("roadmap: waiting\n")
 			if err := cmd.Process.Signal(c.signals[0]); err != nil {
 				t.Fatal(err)
 			}

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -99,14 +101,47 @@ func logger(c *cli.Context) *slog.Logger {
 	if c.Bool("quiet") {
 		lowest = slog.LevelWarn
 	}
-	return slog.New(slog.NewTextHandler(screenOf(c), &slog.HandlerOptions{Level: lowest, ReplaceAttr: plainNotes}))
+	return slog.New(&notes{w: screenOf(c), lowest: lowest})
 }
 
-// plainNotes leaves the time out of log lines, and the level where it is the
-// usual one.
-func plainNotes(groups []string, a slog.Attr) slog.Attr {
-	if len(groups) == 0 && (a.Key == slog.TimeKey || a.Key == slog.LevelKey && a.Value.String() == slog.LevelInfo.String()) {
-		return slog.Attr{}
-	}
-	return a
+// notes writes log records as lines for people: "warning: message (key value)".
+type notes struct {
+	w      io.Writer
+	lowest slog.Level
+	attrs  []slog.Attr
 }
+
+// Enabled reports whether records of a level are written.
+func (n *notes) Enabled(_ context.Context, level slog.Level) bool { return level >= n.lowest }
+
+// Handle writes a record, in one piece.
+func (n *notes) Handle(_ context.Context, r slog.Record) error {
+	var values []string
+	for _, a := range n.attrs {
+		values = append(values, a.Key+" "+a.Value.String())
+	}
+	r.Attrs(func(a slog.Attr) bool {
+		values = append(values, a.Key+" "+a.Value.String())
+		return true
+	})
+	line := r.Message
+	if len(values) > 0 {
+		line += " (" + strings.Join(values, ", ") + ")"
+	}
+	switch {
+	case r.Level >= slog.LevelError:
+		line = "error: " + line
+	case r.Level >= slog.LevelWarn:
+		line = "warning: " + line
+	}
+	_, err := fmt.Fprintf(n.w, "roadmap: %s\n", printable(line))
+	return err
+}
+
+// WithAttrs returns a handler that adds attributes to every record.
+func (n *notes) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &notes{n.w, n.lowest, slices.Concat(n.attrs, attrs)}
+}
+
+// WithGroup returns n: notes are flat.
+func (n *notes) WithGroup(string) slog.Handler { return n }
