@@ -3,14 +3,16 @@ package losses
 import "roadmap/pkg/torch"
 
 func init() {
-	register("contrastive", "Dimensionality reduction by learning an invariant mapping (Hadsell et al., CVPR 2006), on cosine", func() Loss {
+	register("contrastive", "Dimensionality reduction by learning an invariant mapping (Hadsell et al., CVPR 2006), eq. 4, with hinges on cosine for squared distances", func() Loss {
 		l := &Contrastive{Common: common(), PositiveMargin: 1, NegativeMargin: 0.5}
 		return l
 	})
 }
 
 // Contrastive pulls positives up to one score and pushes negatives below
-// another, over all pairs of a batch:
+// another, over all pairs of a batch. It is Hadsell et al. 2006, eq. 4, with
+// the cosine for the distance, a hinge for its square on both sides, and the
+// two sums as means:
 //
 //	L = mean [positive_margin − s]₊ over positive pairs  +  mean [s − negative_margin]₊ over negative pairs
 //

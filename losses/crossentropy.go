@@ -3,7 +3,7 @@ package losses
 import "roadmap/pkg/torch"
 
 func init() {
-	register("crossentropy", "softmax cross-entropy of a linear classifier", func() Loss {
+	register("crossentropy", "Pattern recognition and machine learning (Bishop, 2006), eq. 4.108: softmax cross-entropy of a linear classifier", func() Loss {
 		l := &CrossEntropy{Common: common(), Temperature: 1}
 		l.Normalize = false
 		return l
@@ -11,8 +11,8 @@ func init() {
 }
 
 // CrossEntropy is the softmax cross-entropy of a linear classifier without
-// bias; the proxies are its weights and nothing is normalised. For a query x of
-// class y:
+// bias (Bishop 2006, eq. 4.108); the proxies are its weights and nothing is
+// normalised. For a query x of class y:
 //
 //	L = −ln( e^{x·w_y/T} / Σ_z e^{x·w_z/T} )
 //
