@@ -43,7 +43,7 @@ func TestWithinTheBand(t *testing.T) {
 	for _, distance := range []Distance{Cosine, L2} {
 		in := Input{Query: s.matrix(), QueryLabels: s.labels}
 		counted := run(t, in, Options{Distance: distance})
-		for _, o := range onTensors() {
+		for _, o := range append(onTensors(), Options{tensors: 100_000, MemoryBytes: 200_000}) { // several blocks of queries at once
 			o.Distance = distance
 			for _, k := range []int{3, 10} { // a tile's best, and those of several
 				want := neighbours(t, in.Query, k, Options{Distance: distance})

@@ -61,8 +61,8 @@ func gapBatches(in Input, list [][]int, g GapOptions, o Options) (*batches, erro
 	if o.Distance == L2 {
 		return nil, fault.Inputf("gap: alpha and beta are cosines; the gap is not defined for l2")
 	}
-	if unit := func(v float64) bool { return v >= 0 && v <= 1 }; !unit(g.Alpha) || !unit(g.Beta) {
-		return nil, fault.Inputf("gap: alpha %v, beta %v; give cosines from 0 to 1", g.Alpha, g.Beta)
+	if cosine := func(v float64) bool { return v >= -1 && v <= 1 }; !cosine(g.Alpha) || !cosine(g.Beta) {
+		return nil, fault.Inputf("gap: alpha %v, beta %v; give cosines from -1 to 1", g.Alpha, g.Beta)
 	}
 	if err := in.check(nil); err != nil {
 		return nil, err

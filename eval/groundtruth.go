@@ -84,7 +84,7 @@ func judgement(entry *tensorio.Dict, gallery int) (rank.Judgement, error) {
 	v, _ := entry.Get("bbx")
 	box, ok := v.(*tensorio.List)
 	if !ok || len(box.Items) != len(j.Box) {
-		return j, fmt.Errorf("bbx: no list of 4 numbers")
+		return j, fmt.Errorf("bbx: not a list of 4 numbers")
 	}
 	for i, side := range box.Items {
 		switch side := side.(type) {
@@ -101,10 +101,13 @@ func judgement(entry *tensorio.Dict, gallery int) (rank.Judgement, error) {
 
 // all reads a list under a key, all of whose items are of one type.
 func all[T any](d *tensorio.Dict, key string) ([]T, error) {
-	v, _ := d.Get(key)
+	v, ok := d.Get(key)
+	if !ok {
+		return nil, fmt.Errorf("%s is missing", key)
+	}
 	list, ok := v.(*tensorio.List)
 	if !ok {
-		return nil, fmt.Errorf("%s: no list under that name", key)
+		return nil, fmt.Errorf("%s: not a list; a NumPy array becomes one by its tolist()", key)
 	}
 	out := make([]T, len(list.Items))
 	for i, item := range list.Items {

@@ -48,14 +48,15 @@ func TestOtherGroundTruth(t *testing.T) {
 	}
 	const box = "F0.\nK\x00F1.5\nK\x02" // floats and integers
 	for program, part := range map[string]string{
-		"N.":                                  "not a dict",
-		"}.":                                  "imlist: no list",
+		"N.": "not a dict",
+		"}.": "imlist is missing",
+		"}U\x06imlistcnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87Rs.": "imlist: not a list; a NumPy array",
 		"}U\x06imlist]K\x01as.":               "imlist[0]: of an unexpected type",
 		"}(" + lists + "u.":                   "1 queries in qimlist, 0 in gnd",
 		gnd("K\x03", "", "", box):             "gnd[0]: easy: image 3 of 3",
 		gnd("", "J\xff\xff\xff\xff", "", box): "gnd[0]: hard: image -1 of 3",
 		gnd("K\x00", "", "K\x00", box):        "gnd[0]: junk: image 0 is listed twice",
-		gnd("K\x00", "", "", "F0.\n"):         "gnd[0]: bbx: no list of 4 numbers",
+		gnd("K\x00", "", "", "F0.\n"):         "gnd[0]: bbx: not a list of 4 numbers",
 		gnd("K\x00", "", "", "NNNN"):          "gnd[0]: bbx[0]: not a number",
 		"cos\nsystem\n(U\x04harmtR.":          "wants os.system called",
 	} {

@@ -394,9 +394,9 @@ func TestGapRefuses(t *testing.T) {
 	if _, err := DecomposabilityGap(context.Background(), in, RandomBatches(8, 3, 0), GapOptions{}, Options{Distance: L2}); !fault.IsInput(err) {
 		t.Errorf("l2: %v", err)
 	}
-	for _, g := range []GapOptions{{Alpha: 1.1}, {Alpha: -0.1}, {Beta: 1.1}, {Beta: -0.1}, {Alpha: math.NaN()}} {
+	for _, g := range []GapOptions{{Alpha: 1.1}, {Alpha: -1.1}, {Beta: 1.1}, {Beta: -1.1}, {Alpha: math.NaN()}} {
 		_, err := DecomposabilityGap(context.Background(), in, RandomBatches(8, 3, 0), g, Options{})
-		faulttest.Refused(t, err, "give cosines from 0 to 1")
+		faulttest.Refused(t, err, "give cosines from -1 to 1")
 	}
 	sizes := fmt.Sprint(func() (n []int) {
 		for _, b := range RandomBatches(8, 3, 0) {

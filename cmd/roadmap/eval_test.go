@@ -289,7 +289,7 @@ func TestEvalRefuses(t *testing.T) {
 		{append(plain, "--gap", "batches="), "give batches=FILE.npy"},
 		{append(plain, "--gap", "random=2", "--distance", "l2"), "not defined for l2"},
 		{append(plain, "--gap", "random=2", "--alpha", "1.5"), "alpha 1.5"},
-		{append(plain, "--gap", "random=2", "--beta", "-0.1"), "beta -0.1"},
+		{append(plain, "--gap", "random=2", "--beta", "-1.1"), "beta -1.1"},
 		{append(plain, "--alpha", "0.5"), "need --gap"},
 		{append(plain, "--beta", "0.5"), "need --gap"},
 		{append(plain, "--draws", "5"), "--draws needs --batch-curve"},
