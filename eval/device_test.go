@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"roadmap/pkg/rng"
+	"roadmap/pkg/torch"
 )
 
 // onTensors are ways to evaluate by the tensor operations of a GPU, on the CPU: in
@@ -40,6 +41,12 @@ func near(n, dim, centres int) set {
 // of the exact ones, found and counted.
 func TestWithinTheBand(t *testing.T) {
 	s := near(1600, 48, 80)
+	live := torch.Live()
+	defer func() {
+		if now := torch.Live(); now != live {
+			t.Errorf("%d handles are left", now-live)
+		}
+	}()
 	for _, distance := range []Distance{Cosine, L2} {
 		in := Input{Query: s.matrix(), QueryLabels: s.labels}
 		counted := run(t, in, Options{Distance: distance})

@@ -288,21 +288,24 @@ func (o inOrder) sum(before int) float64 {
 // that batches before its own can hold in any order: batches with at most m-1
 // positives together (a knapsack; those without any come for nothing).
 func mostBefore(parts []part, weight, value func(part) int) inOrder {
-	total, free := 0, 0
+	type kind struct{ weight, value int }
+	total, free, alike := 0, 0, map[kind]int{}
 	for _, p := range parts {
 		total += weight(p)
 		if weight(p) == 0 {
 			free += value(p)
+		} else {
+			alike[kind{weight(p), value(p)}]++
 		}
 	}
 	most := make(inOrder, total) // most[m]: by batches with at most m positives
-	for _, p := range parts {
-		w := weight(p)
-		if w == 0 {
-			continue
-		}
-		for m := total - 1; m >= w; m-- {
-			most[m] = max(most[m], most[m-w]+value(p))
+	for k, n := range alike {
+		for some := 1; n > 0; some *= 2 { // n of a kind are 1, 2, 4, … and the rest of them
+			some = min(some, n)
+			for m := total - 1; m >= some*k.weight; m-- {
+				most[m] = max(most[m], most[m-some*k.weight]+some*k.value)
+			}
+			n -= some
 		}
 	}
 	for m := range most {

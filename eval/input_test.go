@@ -216,17 +216,24 @@ func TestBadRowIsTheFiles(t *testing.T) {
 // TestInterrupted: the work stops when its context ends.
 func TestInterrupted(t *testing.T) {
 	s := clustered(rng.New(1), 3000, 64, 40, 2)
-	ctx, cancel := context.WithCancel(context.Background())
 	in := Input{Query: s.matrix(), QueryLabels: s.labels}
-	calls := 0
-	_, err := Run(ctx, in, Options{Threads: 2, Progress: func(done, total int64) {
-		if calls++; done > total {
-			t.Errorf("%d of %d pairs", done, total)
+	live := torch.Live()
+	for _, o := range []Options{{Threads: 2}, {Threads: 2, tensors: 100_000}} {
+		ctx, cancel := context.WithCancel(context.Background())
+		calls := 0
+		o.Progress = func(done, total int64) {
+			if calls++; done > total {
+				t.Errorf("%d of %d pairs", done, total)
+			}
+			cancel()
 		}
-		cancel()
-	}})
-	if !errors.Is(err, context.Canceled) || calls > 4 {
-		t.Errorf("error %v after %d tiles", err, calls)
+		_, err := Run(ctx, in, o)
+		if !errors.Is(err, context.Canceled) || calls > 4 {
+			t.Errorf("%s: error %v after %d tiles", o.name(), err, calls)
+		}
+	}
+	if now := torch.Live(); now != live {
+		t.Errorf("%d handles are left", now-live)
 	}
 }
 
