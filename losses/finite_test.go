@@ -96,6 +96,16 @@ func TestResultsThatOverflow(t *testing.T) {
 	faulttest.Refused(t, err, "E.npy", "gradient of row 0", "float32")
 }
 
+// The gradient of a gallery is looked at under its own name.
+func TestGalleryGradientThatOverflows(t *testing.T) {
+	s := torch.NewScope()
+	defer s.Close()
+	in := losses.Input{Query: torch.From(s, []float32{1, 0.5, 0, 1}, 2, 2), QueryLabels: []int64{0, 1}, GalleryName: "G.npy"}
+	in.Gallery, in.GalleryLabels = torch.From(s, []float32{1, 0, 0, 1e-42}, 2, 2).RequireGrad(true), []int64{0, 1}
+	_, err := losses.Forward(build(t, "calibration", map[string]any{"beta": 0}), in)
+	faulttest.Refused(t, err, "G.npy: the gradient of row 1", "float32")
+}
+
 // Scores as large as float32 holds give numbers or are refused, and nothing
 // worse: they are sorted, and places in histograms.
 func TestLargestScores(t *testing.T) {

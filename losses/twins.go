@@ -74,9 +74,18 @@ func (t *twins) settle(scores *torch.Tensor, first int, unit bool) {
 		one := scores.Scope().Ones([]int64{1}, scores.DType(), scores.Device())
 		put(scores, one, int(n), func(i int) []int32 { return t.equal[first+i] })
 	}
-	if t.copies != nil { // the 1 of a query's first twin too
-		scores.IndexCopyInPlace(1, t.copies, scores.IndexSelect(1, t.originals))
+	const step = 64 // queries at once, so that what is on its way takes little memory
+	for at := int64(0); t.copies != nil && at < n; at += step {
+		t.copy(scores, at, min(step, n-at)) // the 1 of a query's first twin too
 	}
+}
+
+// copy gives copies the scores of their originals, for n queries from first.
+func (t *twins) copy(scores *torch.Tensor, first, n int64) {
+	s := scores.Scope().Child()
+	defer s.Close()
+	rows := scores.Alias(s).Narrow(0, first, n)
+	rows.IndexCopyInPlace(1, t.copies, rows.IndexSelect(1, t.originals))
 }
 
 // hashes finds rows by a hash of their bytes, and looks at the bytes only where
