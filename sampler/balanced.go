@@ -35,13 +35,13 @@ type Balanced struct {
 func (s *Balanced) Validate() error {
 	switch {
 	case s.Classes < 1:
-		return fault.Inputf("sampler balanced: classes is %d; give at least 1 (at least 2 for negatives)", s.Classes)
+		return fault.Inputf("classes is %d; give at least 1 (at least 2 for negatives)", s.Classes)
 	case s.Samples < 2:
-		return fault.Inputf("sampler balanced: samples is %d; give at least 2, or no image has a positive in its batch", s.Samples)
+		return fault.Inputf("samples is %d; give at least 2, or no image has a positive in its batch", s.Samples)
 	case s.Batches < 0:
-		return fault.Inputf("sampler balanced: batches is %d; give the batches an epoch, or 0 for as many as the dataset fills", s.Batches)
+		return fault.Inputf("batches is %d; give the batches an epoch, or 0 for as many as the dataset fills", s.Batches)
 	case s.Lone != "fail" && s.Lone != "skip":
-		return fault.Inputf("sampler balanced: lone is %q; give fail or skip", s.Lone)
+		return fault.Inputf("lone is %q; give fail or skip", s.Lone)
 	}
 	return nil
 }
@@ -64,8 +64,7 @@ func (s *Balanced) Plan(labels []int64, seed uint64) (Plan, error) {
 	lone := len(all) - len(classes)
 	if lone > 0 && s.Lone == "fail" {
 		first := all[slices.IndexFunc(all, func(c class) bool { return len(c.rows) < 2 })]
-		return nil, fault.Inputf("sampler balanced: %d of %d classes have a single image and so no positive (the first is label %d, row %d); "+
-			"add images or set sampler.lone=skip to leave these classes out", lone, len(all), first.label, first.rows[0])
+		return nil, fault.Input(&LoneError{Lone: lone, Classes: len(all), Row: first.rows[0], Name: fmt.Sprintf("label %d", first.label)})
 	}
 	left := ""
 	if lone > 0 {
@@ -85,6 +84,19 @@ func (s *Balanced) Plan(labels []int64, seed uint64) (Plan, error) {
 		batches = images / (s.Classes * s.Samples)
 	}
 	return &balancedPlan{classes: classes, perBatch: s.Classes, samples: s.Samples, batches: batches, seed: seed}, nil
+}
+
+// LoneError says that classes have a single image, so that it has no positive.
+type LoneError struct {
+	Lone, Classes int    // how many of how many
+	Row           int    // image of the first of them
+	Name          string // of that class, which who knows better than its label may replace
+}
+
+// Error implements error.
+func (e *LoneError) Error() string {
+	return fmt.Sprintf("sampler balanced: %d of %d classes have a single image and so no positive (the first is %s); "+
+		"add images or set sampler.lone=skip to leave these classes out", e.Lone, e.Classes, e.Name)
 }
 
 type balancedPlan struct {

@@ -19,7 +19,7 @@ type Random struct {
 // Validate checks the settings that need no dataset.
 func (s *Random) Validate() error {
 	if s.Size < 2 {
-		return fault.Inputf("sampler random: size is %d; give at least 2", s.Size)
+		return fault.Inputf("size is %d; give at least 2", s.Size)
 	}
 	return nil
 }

@@ -298,7 +298,7 @@ func TestRefusals(t *testing.T) {
 		{"all classes with one image", balanced(2, 2), []int64{1, 2, 3}, []string{"each of the 3 classes", "single image"}},
 		{"all classes with one image, skipped", &sampler.Balanced{Classes: 2, Samples: 2, Lone: "skip"}, []int64{1, 2, 3}, []string{"each of the 3 classes"}},
 		{"all classes with one image, random", &sampler.Random{Size: 2}, []int64{1, 2, 3}, []string{"each of the 3 classes"}},
-		{"a class with one image", balanced(2, 2), []int64{0, 0, 7, 1, 1}, []string{"1 of 3 classes", "label 7, row 2", "sampler.lone=skip"}},
+		{"a class with one image", balanced(2, 2), []int64{0, 0, 7, 1, 1}, []string{"1 of 3 classes", "the first is label 7)", "sampler.lone=skip"}},
 		{"too few classes after skipping", &sampler.Balanced{Classes: 3, Samples: 2, Lone: "skip"}, []int64{0, 0, 7, 1, 1}, []string{"has 2 with two images or more (1 with one are left out)"}},
 		{"no classes", balanced(0, 2), pairs, []string{"classes is 0"}},
 		{"one sample", balanced(2, 1), pairs, []string{"samples is 1", "at least 2"}},

@@ -16,7 +16,7 @@ type Sequential struct {
 // Validate checks the settings that need no dataset.
 func (s *Sequential) Validate() error {
 	if s.Size < 1 {
-		return fault.Inputf("sampler sequential: size is %d; give at least 1", s.Size)
+		return fault.Inputf("size is %d; give at least 1", s.Size)
 	}
 	return nil
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,23 +65,35 @@ func datasetFlags() []cli.Flag {
 	}
 }
 
-// openDataset opens what the user names, with its root and settings key=value.
+// openDataset opens what the user names, with its root and settings key=value,
+// or data.key=value as in a recipe.
 func openDataset(spec, root string, settings []string) (*data.Dataset, error) {
 	if len(settings) == 0 {
 		return data.Find(spec, root)
 	}
 	name, split, _ := strings.Cut(spec, ":")
+	plain := make([]string, 0, len(settings)+2)
 	if !slices.Contains(data.Names(), name) {
-		return nil, fault.Inputf("--set: %s is not a dataset with settings (these are: %s)", spec, strings.Join(data.Names(), ", "))
+		if _, err := os.Stat(spec); err != nil || root != "" && !isList(spec) {
+			return data.Find(spec, root) // which says what is wrong
+		}
+		key := "root"
+		if name, split = "folder", data.All; isList(spec) {
+			name, key = "list", "test"
+		}
+		plain = append(plain, key+"="+strconv.Quote(spec))
 	}
 	if root != "" {
-		settings = append([]string{"root=" + strconv.Quote(root)}, settings...)
+		plain = append(plain, "root="+strconv.Quote(root))
+	}
+	for _, s := range settings {
+		plain = append(plain, strings.TrimPrefix(s, "data."))
 	}
 	collection, err := data.New(name)
 	if err != nil {
 		return nil, err
 	}
-	section, err := config.Assign(name, settings...)
+	section, err := config.Assign(name, plain...)
 	if err != nil {
 		return nil, err
 	}
@@ -91,6 +105,9 @@ func openDataset(spec, root string, settings []string) (*data.Dataset, error) {
 	}
 	return collection.Open(split)
 }
+
+// isList says whether a file is a list of images, by its name.
+func isList(spec string) bool { return strings.EqualFold(filepath.Ext(spec), ".csv") }
 
 func dataList(c *cli.Context) error {
 	if _, err := positional(c, 0, 0); err != nil {
@@ -210,7 +227,7 @@ func dataValidate(c *cli.Context) error {
 		return err
 	}
 	if n := len(found.Broken); n > 0 {
-		return fault.Inputf("%s: %d of %d images are broken; replace or remove them, or set data.on_error=skip in a recipe", words[0], n, d.Len()+len(d.Skipped))
+		return fault.Inputf("%s: %d of %d images are broken; replace or remove them, or leave them out with data.on_error=skip, in a recipe or behind --set", words[0], n, d.Len()+len(d.Skipped))
 	}
 	return nil
 }

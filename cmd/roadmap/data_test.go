@@ -98,7 +98,7 @@ func TestDataValidate(t *testing.T) {
 		t.Errorf("whole images: code %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
 	root := photos(t, true)
-	for _, args := range [][]string{{root}, {"folder", "--root", root, "--set", "on_error=skip"}} {
+	for _, args := range [][]string{{root}, {"folder", "--root", root, "--set", "on_error=skip"}, {root, "--set", "data.on_error=skip"}} {
 		stdout, stderr, code = roadmap(t, append([]string{"data", "validate", "--json"}, args...)...)
 		if code != codeInput {
 			t.Errorf("%v: code %d", args, code)
@@ -111,13 +111,26 @@ func TestDataValidate(t *testing.T) {
 		if image["path"] != filepath.Join(root, "b", "2.png") || !strings.Contains(image["error"].(string), "EOF") {
 			t.Errorf("%v: broken %v", args, image)
 		}
-		if !strings.HasSuffix(stderr, "roadmap: "+args[0]+": 1 of 5 images are broken; replace or remove them, or set data.on_error=skip in a recipe\n") {
+		if !strings.HasSuffix(stderr, "roadmap: "+args[0]+": 1 of 5 images are broken; replace or remove them, or leave them out with data.on_error=skip, in a recipe or behind --set\n") {
 			t.Errorf("%v: stderr %q", args, stderr)
 		}
 	}
 	stdout, _, _ = roadmap(t, "data", "validate", root)
 	if !strings.HasPrefix(stdout, filepath.Join(root, "b", "2.png")+": ") || !strings.HasSuffix(stdout, "\nbroken images: 1\n") {
 		t.Errorf("stdout %q", stdout)
+	}
+}
+
+// What a message about a broken image advises does help.
+func TestEmbedLeavesBrokenImagesOut(t *testing.T) {
+	args := []string{"embed", "--model", "convnet", "--data", photos(t, true), "--device", "cpu", "-q", "--out", filepath.Join(t.TempDir(), "e.npy"), "--json"}
+	const advice = "data.on_error=skip"
+	if _, stderr, code := roadmap(t, args...); code != codeInput || !strings.Contains(stderr, advice) {
+		t.Errorf("code %d, want the advice %s\n%s", code, advice, stderr)
+	}
+	stdout, stderr, code := roadmap(t, append(args, "--set", advice)...)
+	if code != codeDone || object(t, stdout)["images"] != 4.0 {
+		t.Errorf("code %d, %s%s", code, stdout, stderr)
 	}
 }
 
@@ -197,7 +210,9 @@ func TestDataErrors(t *testing.T) {
 		{[]string{"stats", "glyphs:tset"}, `unknown split "tset"; did you mean "test"?`},
 		{[]string{"stats", "glyphs", "--set", "sied=3"}, `parameter "sied=3": unknown key sied; did you mean side?`},
 		{[]string{"stats", "glyphs", "--set", "side=3"}, "side is 3; give 8 to 512 pixels"},
-		{[]string{"stats", root, "--set", "side=3"}, "is not a dataset with settings"},
+		{[]string{"stats", root, "--set", "side=3"}, "unknown key side"},
+		{[]string{"stats", filepath.Join(root, "none"), "--set", "nested=true"}, "is neither a dataset"},
+		{[]string{"stats", root, "--root", root, "--set", "nested=true"}, "drop the root"},
 		{[]string{"stats", "omniglot", "--root", root}, "images_background"},
 		{[]string{"stats"}, "want DATASET[:SPLIT], got 0 arguments (see roadmap data stats --help)"},
 		{[]string{"validate", "folder", "--set", "root=" + filepath.Join(root, "a")}, "no image under"},

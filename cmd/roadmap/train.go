@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -26,7 +27,7 @@ func trainVerb() *cli.Command {
 		ArgsUsage: "[RECIPE] [KEY=VALUE ...]",
 		Description: "Trains by a recipe, one of the program's own (see --list) or a YAML file, with overrides of its\n" +
 			"keys. Weights, log, metrics and checkpoints go to a run folder. An interrupted run goes on exactly\n" +
-			"where it was with --resume; overrides of train.* and eval.* are allowed there.\n\n" +
+			"where it was with --resume; there, train.*, eval.* and optimizer.lr can be overridden.\n\n" +
 			"Examples:\n  roadmap train glyphs_demo\n  roadmap train omniglot_convnet data.root=omniglot loss=smoothap seed=2\n" +
 			"  roadmap train --resume runs/omniglot_convnet\n  roadmap train glyphs_demo loss.lambda=0.3 --print-config",
 		Flags: []cli.Flag{
@@ -81,8 +82,8 @@ func recipeWords(c *cli.Context, words []string) (recipe string, overrides []str
 		switch {
 		case strings.Contains(word, "="):
 			overrides = append(overrides, word)
-			if resume != "" && !strings.HasPrefix(word, "train.") && !strings.HasPrefix(word, "eval.") {
-				return "", nil, usageError(c.Command.HelpName, "override %q would make another run; with --resume only train.* and eval.* can change", word)
+			if resume != "" && !continues(word) {
+				return "", nil, usageError(c.Command.HelpName, "override %q would make another run; with --resume only train.*, eval.* and optimizer.lr can change, so begin anew with it", word)
 			}
 		case resume != "":
 			return "", nil, usageError(c.Command.HelpName, "--resume takes its recipe from the run folder, so %q has no place here", word)
@@ -101,6 +102,13 @@ func recipeWords(c *cli.Context, words []string) (recipe string, overrides []str
 	return recipe, overrides, nil
 }
 
+// continues says whether a run is the same one with an override: neither its
+// images nor what it is made of change.
+func continues(override string) bool {
+	key, _, _ := strings.Cut(override, "=")
+	return strings.HasPrefix(key, "train.") || strings.HasPrefix(key, "eval.") || key == "optimizer.lr"
+}
+
 func recipeTree(c *cli.Context, recipe string) (*config.Tree, error) {
 	folder := c.String("resume")
 	if folder == "" {
@@ -108,8 +116,11 @@ func recipeTree(c *cli.Context, recipe string) (*config.Tree, error) {
 	}
 	path := filepath.Join(folder, "config.yaml")
 	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fault.Inputf("--resume %s: there is no run in that folder, as it has no config.yaml; give the folder that `roadmap train` printed", folder)
+	}
 	if err != nil {
-		return nil, fault.Inputf("--resume %s: there is no run in that folder: %w", folder, err)
+		return nil, fault.Inputf("--resume %s: %w; make that file readable", folder, err)
 	}
 	return config.Parse(path, text)
 }

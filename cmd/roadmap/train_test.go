@@ -165,7 +165,7 @@ func TestTrainOnBadPhotographs(t *testing.T) {
 			}
 		}, nil, codeInput, []string{"no image under"}},
 		"fewer than a batch": {nil, []string{"sampler.classes=7"}, codeInput, []string{"classes"}},
-		"no number":          {nil, []string{"loss={name: smoothap, tau: 1e-45}"}, codeFailed, []string{"step ", "images [", "stopped-"}},
+		"no number":          {nil, []string{"optimizer={name: sgd, lr: 1e30}"}, codeFailed, []string{"step ", "images [", "lower optimizer.lr", "--resume"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root, folder := groceries(t), filepath.Join(t.TempDir(), "run")
@@ -205,6 +205,10 @@ func TestTrainErrors(t *testing.T) {
 	if err := os.Mkdir(empty, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	blank := filepath.Join(dir, "blank.yaml")
+	if err := os.WriteFile(blank, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
 	gpus, _ := torch.CUDADevices()
 	for name, c := range map[string]struct {
 		args []string
@@ -218,10 +222,16 @@ func TestTrainErrors(t *testing.T) {
 		"two recipes":      {[]string{"train", "glyphs_demo", "omniglot_convnet"}, []string{"two recipes"}},
 		"missing folder":   {[]string{"train", "glyphs_demo", "data={name: folder, root: " + dir + "/none}"}, []string{dir + "/none"}},
 		"empty dataset":    {[]string{"train", "glyphs_demo", "data={name: folder, root: " + empty + "}"}, []string{empty}},
+		"empty recipe":     {[]string{"train", blank}, []string{blank, "no dataset is named"}},
+		"no size":          {trainArgs(filepath.Join(dir, "r"), "transform.resize=0"), []string{": transform: images of a batch", "give resize"}},
+		"too small":        {trainArgs(filepath.Join(dir, "r"), "transform.resize=12"), []string{"4 blocks need images of at least 16 pixels"}},
+		"no classes":       {trainArgs(filepath.Join(dir, "r"), "sampler.classes=0"), []string{": sampler: classes is 0"}},
+		"no weights":       {trainArgs(filepath.Join(dir, "r"), "weights.file=none.pth"), []string{"weights.file=none.pth", "give one"}},
 		"unwritable run":   {trainArgs(filepath.Join(file, "run")), []string{"--out"}},
 		"batch too large":  {trainArgs(filepath.Join(dir, "r"), "sampler.classes=3000"), []string{"classes"}},
 		"resume nothing":   {[]string{"train", "--resume", empty}, []string{empty}},
 		"resume the seed":  {[]string{"train", "--resume", empty, "seed=2"}, []string{"seed=2"}},
+		"resume the data":  {[]string{"train", "--resume", empty, "data.on_error=skip"}, []string{"begin anew"}},
 		"embed nothing":    {[]string{"embed", "--out", filepath.Join(dir, "e.npy")}, []string{"--run"}},
 		"embed to a .txt":  {[]string{"embed", "--run", dir, "--out", filepath.Join(dir, "e.txt")}, []string{".npy"}},
 		"embed no run":     {[]string{"embed", "--run", empty, "--out", filepath.Join(dir, "e.npy")}, []string{empty}},
@@ -238,6 +248,9 @@ func TestTrainErrors(t *testing.T) {
 				}
 			}
 		})
+	}
+	if _, err := os.Stat(filepath.Join(dir, "r")); err == nil {
+		t.Error("a run folder was made for a run that cannot begin")
 	}
 	t.Run("no GPU", func(t *testing.T) {
 		if len(gpus) > 0 {

@@ -48,7 +48,7 @@ type Source interface {
 func (it *Item) Image() (image.Image, error) {
 	img, err := it.Source.Image()
 	if err != nil {
-		return nil, fault.Inputf("%s: broken image: %w; replace or remove it, or leave broken images out with data.on_error=skip", it.Path, err)
+		return nil, fault.Inputf("%s: broken image: %w; replace or remove it, or leave broken images out with data.on_error=skip, in a recipe or behind --set", it.Path, err)
 	}
 	return img, nil
 }
@@ -177,6 +177,6 @@ func (d *Dataset) Stats() Stats {
 
 // String is the dataset in a line.
 func (s Stats) String() string {
-	return fmt.Sprintf("%s/%s: %d images, %d classes of %d to %d (median %g), %d categories, %d lone classes, %d images skipped",
+	return fmt.Sprintf("%s/%s: %d images, %d classes of %d to %d (median %g), %d categories, classes of one image: %d, images skipped: %d",
 		s.Name, s.Split, s.Images, s.Classes, s.Min, s.Max, s.Median, s.Categories, s.Lone, s.Skipped)
 }

@@ -31,7 +31,7 @@ func TestFolderByHand(t *testing.T) {
 	if !slices.Equal(d.Classes, []string{"ant", "bee", "cat", "dog"}) {
 		t.Errorf("classes %v", d.Classes)
 	}
-	if got, want := d.Stats().String(), "folder/all: 8 images, 4 classes of 1 to 3 (median 2), 0 categories, 1 lone classes, 0 images skipped"; got != want {
+	if got, want := d.Stats().String(), "folder/all: 8 images, 4 classes of 1 to 3 (median 2), 0 categories, classes of one image: 1, images skipped: 0"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if s := (&Dataset{}).Stats(); s != (Stats{}) {

@@ -1,6 +1,7 @@
 package data
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -53,7 +54,7 @@ type Loader struct {
 // NewLoader returns a loader of the dataset's images. A transform that is not
 // valid is an error of the input.
 func NewLoader(d *Dataset, t Transform, o LoaderOptions) (*Loader, error) {
-	if err := t.Validate(); err != nil {
+	if err := cmp.Or(t.Validate(), t.Sized()); err != nil {
 		return nil, err
 	}
 	if o.Workers < 0 || o.Ahead < 0 || o.CacheBytes < 0 {

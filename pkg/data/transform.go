@@ -1,6 +1,7 @@
 package data
 
 import (
+	"cmp"
 	"fmt"
 	"image"
 	"image/color"
@@ -94,7 +95,7 @@ func ParseTransform(text string) (Transform, error) {
 	if err := tree.Override(assignments(text)...); err != nil {
 		return t, fault.Inputf("transform %q: %w", text, err)
 	}
-	if err := tree.Decode(&t); err != nil {
+	if err := cmp.Or(tree.Decode(&t), t.Sized()); err != nil {
 		return t, fault.Inputf("transform %q: %w", text, err)
 	}
 	return t, nil
@@ -118,28 +119,34 @@ func assignments(text string) []string {
 func (t Transform) Validate() error {
 	switch {
 	case t.Resize < 0 || t.Crop < 0:
-		return fault.Inputf("transform: resize=%d, crop=%d; give pixels, or 0 for none", t.Resize, t.Crop)
-	case t.Resize == 0 && t.Crop == 0:
-		return fault.Inputf("transform: images of a batch must have one size; give resize or crop, such as resize=28")
+		return fault.Inputf("resize=%d, crop=%d; give pixels, or 0 for none", t.Resize, t.Crop)
 	case t.Resize > 0 && t.Crop > t.Resize:
-		return fault.Inputf("transform: crop=%d is larger than resize=%d; lower crop or raise resize", t.Crop, t.Resize)
+		return fault.Inputf("crop=%d is larger than resize=%d; lower crop or raise resize", t.Crop, t.Resize)
 	case t.Channels != 0 && t.Channels != 1 && t.Channels != 3:
-		return fault.Inputf("transform: channels=%d; give 1 (grey) or 3 (colour)", t.Channels)
+		return fault.Inputf("channels=%d; give 1 (grey) or 3 (colour)", t.Channels)
 	}
 	for _, m := range []struct {
 		name string
 		Moments
 	}{{"mean", t.Mean}, {"std", t.Std}} {
 		if n := len(m.Moments); n > 1 && n != t.channels() {
-			return fault.Inputf("transform: %s has %d numbers for %d channels; give one for all or one a channel", m.name, n, t.channels())
+			return fault.Inputf("%s has %d numbers for %d channels; give one for all or one a channel", m.name, n, t.channels())
 		}
 	}
 	for c := range t.channels() {
 		if s := t.std().at(c, 1); !(s > 0) {
-			return fault.Inputf("transform: std is %g; give numbers above 0", s)
+			return fault.Inputf("std is %g; give numbers above 0", s)
 		}
 	}
 	return t.Augment.validate(t)
+}
+
+// Sized asks for a size of the images, which those of a batch must share.
+func (t Transform) Sized() error {
+	if t.Resize == 0 && t.Crop == 0 {
+		return fault.Inputf("images of a batch must have one size; give resize or crop, such as resize=28")
+	}
+	return nil
 }
 
 func (t Transform) channels() int {

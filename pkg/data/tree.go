@@ -136,7 +136,7 @@ func (t *tree) under(dir, folder string, depth int) ([]Item, error) {
 		return nil, err
 	}
 	if len(images) == 0 && len(folders) > 0 {
-		return nil, fault.Inputf("%s holds folders and no image; set nested=true if it is a category that holds classes", t.path(full))
+		return nil, fault.Inputf("%s holds folders and no image; if it is a category that holds classes, set data.nested=true, in a recipe or behind --set", t.path(full))
 	}
 	items := make([]Item, len(images))
 	for i, name := range images {

@@ -2,6 +2,7 @@ package train
 
 import (
 	"cmp"
+	"fmt"
 	"runtime"
 
 	"roadmap/backbones"
@@ -74,6 +75,9 @@ func NewRecipe() *Recipe {
 func (r *Recipe) Validate() error {
 	if r.Data.Name == "" {
 		return fault.Inputf("data: no dataset is named; give one, such as data=glyphs or data.name=folder data.root=DIR")
+	}
+	if err := r.Transform.Sized(); err != nil {
+		return fmt.Errorf("transform: %w", err)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 
@@ -175,6 +176,9 @@ func (r *Run) withData() error {
 		return err
 	}
 	if r.plan, err = batches.Plan(r.trainSet.Labels(), r.recipe.Seed); err != nil {
+		if lone := (*sampler.LoneError)(nil); errors.As(err, &lone) {
+			lone.Name = r.trainSet.Items[lone.Row].Class
+		}
 		return fmt.Errorf("%s %s: %w", r.trainSet.Name, r.trainSet.Split, err)
 	}
 	r.test, err = embed.New(r.testSet, r.recipe.Transform, embed.Options{Batch: r.recipe.Eval.Batch, Workers: r.recipe.Train.Workers,
@@ -203,6 +207,9 @@ func (r *Run) withNetwork(weights string) error {
 	if err := embed.Fits(r.model, channels, side); err != nil {
 		return err
 	}
+	if in := r.model.Input(); in.Size != side && in.Takes != nil { // nil: one size is like another to it
+		r.note(fmt.Sprintf("model.size is %d, but the transform makes images of %d pixels, and those count", in.Size, side))
+	}
 	if weights == "" {
 		return nil
 	}
@@ -211,6 +218,9 @@ func (r *Run) withNetwork(weights string) error {
 	loaded, err := r.model.Load(from)
 	if miss := (*nn.MismatchError)(nil); errors.As(err, &miss) {
 		return fmt.Errorf("weights: %w Or load what fits with weights.strict=false.", err)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return fault.Inputf("weights.file=%s: there is no such file; give one, or none for random weights", weights)
 	}
 	if err != nil {
 		return fmt.Errorf("weights: %w", err)

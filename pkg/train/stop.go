@@ -155,5 +155,5 @@ func (r *Run) stop(log *journal, reason string, err error) error {
 	if len(steps) == 0 || unreadable != nil {
 		return fmt.Errorf("%w; there is no checkpoint yet, so --resume %s begins at step 0", err, r.folder.Path)
 	}
-	return fmt.Errorf("%w; --resume %s goes on from the checkpoint of step %d", err, r.folder.Path, slices.Max(steps))
+	return fmt.Errorf("%w; --resume %s goes on from the checkpoint of step %d, where of the recipe only train.*, eval.* and optimizer.lr may change", err, r.folder.Path, slices.Max(steps))
 }

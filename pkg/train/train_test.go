@@ -512,6 +512,29 @@ func TestRecipesThatCannotRun(t *testing.T) {
 	}
 }
 
+func TestLoneClassIsNamed(t *testing.T) {
+	root, overrides := photos(t)
+	for _, name := range []string{"1.png", "2.png", "3.png"} {
+		if err := os.Remove(filepath.Join(root, "class03", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := train.New(recipe(t, overrides...), train.Observer{})
+	faulttest.Refused(t, err, "1 of 6 classes", "the first is class03)")
+}
+
+func TestSizeBesideTheTransformIsTold(t *testing.T) {
+	var notes []string
+	r, err := train.New(recipe(t, "model.size=56"), train.Observer{Note: func(s string) { notes = append(notes, s) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if len(notes) != 1 || !strings.Contains(notes[0], "model.size is 56") {
+		t.Errorf("notes %q", notes)
+	}
+}
+
 func TestConfigIsWrittenResolved(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "run")
 	ctx, observer := stopAt(1)
