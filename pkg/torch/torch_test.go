@@ -363,29 +363,61 @@ func TestSeedsReproduce(t *testing.T) {
 	}
 }
 
+// Each mode alone: a thread that one of them holds would hide that another
+// holds none. A goroutine that waits gives its thread, unless it holds it, to
+// the one that it waits for.
 func TestModesStayOnTheirGoroutine(t *testing.T) {
 	s := torchtest.Scope(t)
 	w := torch.From(s, []float32{1, 2, 3, 4}, 2, 2).RequireGrad(true)
-	inside, outside := make(chan bool), make(chan bool)
-	go func() { // runs between the two sends below, on another thread
-		<-inside
-		c := s.Child()
-		y := w.MatMul(w)
-		if !y.RequiresGrad() {
-			t.Error("NoGrad leaked into another goroutine")
-		}
-		if y.DType() != torch.Float32 {
-			t.Error("Autocast leaked into another goroutine")
-		}
-		c.Close()
-		y.Free()
-		outside <- true
-	}()
+	product := func() (grad bool, dtype torch.DType) {
+		c := torch.NewScope()
+		defer c.Close()
+		y := w.Alias(c).MatMul(w)
+		return y.RequiresGrad(), y.DType()
+	}
+	autocast := func(dtype torch.DType) func(func()) {
+		return func(f func()) { torch.Autocast(torch.CPU, dtype, f) }
+	}
+	for _, m := range []struct {
+		name  string
+		enter func(func())
+		grad  bool
+		dtype torch.DType
+	}{
+		{"NoGrad", torch.NoGrad, false, torch.Float32},
+		{"Autocast to bfloat16", autocast(torch.BFloat16), true, torch.BFloat16},
+		{"Autocast to float16", autocast(torch.Float16), true, torch.Float16},
+	} {
+		t.Run(m.name, func(t *testing.T) {
+			for range 20 {
+				inside, outside := make(chan bool), make(chan bool)
+				go func() {
+					<-inside
+					if grad, dtype := product(); !grad || dtype != torch.Float32 {
+						t.Errorf("it leaked into another goroutine: requires grad %v, %s", grad, dtype)
+					}
+					outside <- true
+				}()
+				m.enter(func() {
+					inside <- true
+					<-outside
+					if grad, dtype := product(); grad != m.grad || dtype != m.dtype {
+						t.Errorf("inside: requires grad %v, %s", grad, dtype)
+					}
+				})
+				if grad, dtype := product(); !grad || dtype != torch.Float32 {
+					t.Fatalf("after: requires grad %v, %s", grad, dtype)
+				}
+			}
+		})
+	}
+}
+
+func TestModesNest(t *testing.T) {
+	s := torchtest.Scope(t)
+	w := torch.From(s, []float32{1, 2, 3, 4}, 2, 2).RequireGrad(true)
 	torch.NoGrad(func() {
 		torch.Autocast(torch.CPU, torch.BFloat16, func() {
-			if y := w.MatMul(w); y.RequiresGrad() || y.DType() != torch.BFloat16 {
-				t.Errorf("inside: requires grad %v, %s", y.RequiresGrad(), y.DType())
-			}
 			torch.NoAutocast(torch.CPU, func() {
 				if y := w.MatMul(w); y.DType() != torch.Float32 {
 					t.Errorf("NoAutocast gave %s", y.DType())
@@ -396,13 +428,11 @@ func TestModesStayOnTheirGoroutine(t *testing.T) {
 					t.Error("EnableGrad did not")
 				}
 			})
-			inside <- true
-			<-outside
+			if y := w.MatMul(w); y.RequiresGrad() || y.DType() != torch.BFloat16 {
+				t.Errorf("after the inner modes: requires grad %v, %s", y.RequiresGrad(), y.DType())
+			}
 		})
 	})
-	if y := w.MatMul(w); !y.RequiresGrad() || y.DType() != torch.Float32 {
-		t.Errorf("after: requires grad %v, %s", y.RequiresGrad(), y.DType())
-	}
 	func() {
 		defer func() { _ = recover() }()
 		torch.NoGrad(func() { panic("out of the function") })
