@@ -172,7 +172,7 @@ func (in *Input) relevance(l Loss) (*relevance, error) {
 	if UsesProxies(l) {
 		for i, label := range in.QueryLabels {
 			if n := r.count(i); n != 1 {
-				return nil, fault.Inputf("%s: row %d has label %s, of which %s has %d; a gallery of proxies has exactly one of each", in.QueryName, i, in.label(label), in.GalleryName, n)
+				return nil, fault.Inputf("%s: row %d has label %s, which comes %d times in %s; among proxies each label comes exactly once", in.QueryName, i, in.label(label), n, in.GalleryName)
 			}
 		}
 	}

@@ -71,7 +71,7 @@ func TestBadInput(t *testing.T) {
 			in.QueryName = "E.npy"
 		}, []string{"E.npy: row 2 holds NaN"}},
 		{"no proxies", nil, []string{"proxies", "gallery"}},
-		{"a class without proxy", nil, []string{"P.npy has 0", "E.npy: row 2 has label owl"}},
+		{"a class without proxy", nil, []string{"comes 0 times in P.npy", "E.npy: row 2 has label owl"}},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			before := torch.Live()
