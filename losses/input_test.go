@@ -66,6 +66,10 @@ func TestBadInput(t *testing.T) {
 		{"NaN score", func(s *torch.Scope, in *losses.Input) {
 			*in = losses.Input{Scores: torch.From(s, []float32{1, 2, 1, nan}, 2, 2), Relevance: torch.From(s, make([]bool, 4), 2, 2)}
 		}, []string{"scores", "row 1", "NaN"}},
+		{"NaN by plain operations", func(s *torch.Scope, in *losses.Input) {
+			set(2, nan)(s, in)
+			in.Plain = true
+		}, []string{"query", "row 2", "NaN"}},
 		{"a name", func(s *torch.Scope, in *losses.Input) {
 			set(2, nan)(s, in)
 			in.QueryName = "E.npy"
