@@ -192,7 +192,7 @@ func (b *deviceBlock) places(open *torch.Tensor) (list []int64, all bool, err er
 	if err != nil || count[0] == 0 {
 		return nil, false, err
 	}
-	if count[0] > open.Numel()/int64(b.open) {
+	if count[0] > open.Numel()/int64(b.mostOpen) {
 		return nil, true, nil
 	}
 	numbers := s.ArangeFrom(0, float64(open.Numel()), 1, torch.Int32, open.Device())

@@ -13,12 +13,12 @@ import (
 // onTensors are ways to evaluate by the tensor operations of a GPU, on the CPU: in
 // small tiles and in one, with open pairs decided one by one and not, rows made anew.
 func onTensors() []Options {
-	return []Options{{tensors: 30_000, open: 1}, {tensors: 1 << 20}, {tensors: 100_000, open: 1, MemoryBytes: 60_000}}
+	return []Options{{tensors: 30_000, mostOpen: 1}, {tensors: 1 << 20}, {tensors: 100_000, mostOpen: 1, MemoryBytes: 60_000}}
 }
 
 // name tells ways apart in a test's output.
 func (o Options) name() string {
-	return fmt.Sprintf("tensors %d, open %d, %d bytes", o.tensors, o.open, o.MemoryBytes)
+	return fmt.Sprintf("tensors %d, open %d, %d bytes", o.tensors, o.mostOpen, o.MemoryBytes)
 }
 
 // near draws rows that lie around centres in turn, so near that the scores within
@@ -153,8 +153,8 @@ func BenchmarkCollapsed(b *testing.B) {
 		s.labels[i] = int64(i % 2000)
 	}
 	in := Input{Query: s.matrix(), QueryLabels: s.labels}
-	for _, o := range []Options{{}, {tensors: 1 << 23}, {tensors: 1 << 23, open: 1}} {
-		b.Run(fmt.Sprint(o.tensors, o.open), func(b *testing.B) {
+	for _, o := range []Options{{}, {tensors: 1 << 23}, {tensors: 1 << 23, mostOpen: 1}} {
+		b.Run(fmt.Sprint(o.tensors, o.mostOpen), func(b *testing.B) {
 			for b.Loop() {
 				if _, err := Run(context.Background(), in, o); err != nil {
 					b.Fatal(err)

@@ -24,7 +24,7 @@ type engine struct {
 	memory     int64 // bytes for what grows with the input
 	device     torch.Device
 	tensors    int // scores a tile of tensor operations on the CPU; 0: none there
-	open       int // see mostOpen
+	mostOpen   int
 	progress   progress
 }
 
@@ -54,7 +54,7 @@ const (
 
 // newEngine reads all rows. gallery nil: the queries are the gallery.
 func newEngine(ctx context.Context, queries, gallery Matrix, o Options) (*engine, error) {
-	e := &engine{same: gallery == nil, memory: o.memory(), device: o.Device, tensors: o.tensors, open: cmp.Or(o.open, mostOpen), knnOptions: o.knn(queries.Dim())}
+	e := &engine{same: gallery == nil, memory: o.memory(), device: o.Device, tensors: o.tensors, mostOpen: cmp.Or(o.mostOpen, mostOpen), knnOptions: o.knn(queries.Dim())}
 	e.progress.report = o.Progress
 	e.knn = torch.NewKNN(e.knnOptions)
 	var err error

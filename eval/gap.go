@@ -7,6 +7,7 @@ import (
 	"roadmap/eval/rank"
 	"roadmap/pkg/fault"
 	"roadmap/pkg/rng"
+	"roadmap/pkg/torch"
 )
 
 // GapOptions are the bounds' parameters: positives are meant to score at least
@@ -67,7 +68,15 @@ func gapBatches(in Input, list [][]int, g GapOptions, o Options) (*batches, erro
 	if err := in.check(nil); err != nil {
 		return nil, err
 	}
-	return newBatches(in, list)
+	b, err := newBatches(in, list)
+	if err != nil {
+		return nil, err
+	}
+	o.Float32 = true
+	if need := int64(len(b.rows)) * torch.NewKNN(o.knn(in.Query.Dim())).BytesPerRow(); need > o.memory() {
+		return nil, fault.Inputf("gap: %s: %d rows are kept, which take %d MiB; give that much memory, or fewer batches", in.Query.Name(), len(b.rows), need>>20+1)
+	}
+	return b, nil
 }
 
 // DecomposabilityGap measures how far the mean AP within batches is above the AP
@@ -150,9 +159,10 @@ func newBatches(in Input, list [][]int) (*batches, error) {
 type part struct{ positives, negatives, good, bad int }
 
 // measure fills in every query's gap. All scores are computed exactly, since
-// each is compared with alpha or beta.
+// each is compared with alpha or beta. Rows are addressed by batch, so all are
+// kept: gapBatches has seen to it that they can be.
 func (b *batches) measure(ctx context.Context, union Matrix, whole []rank.Query, g GapOptions, o Options, out []QueryGap) error {
-	o.Float32, o.MemoryBytes = true, int64(^uint64(0)>>1) // rows are addressed by batch, so all are kept
+	o.Float32 = true
 	e, err := newEngine(ctx, union, nil, o)
 	if err != nil {
 		return err

@@ -148,7 +148,7 @@ func TestOfficialLists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Distance: L2, tensors: 70 * 1000, open: 1}
+	o := Options{Distance: L2, tensors: 70 * 1000, mostOpen: 1}
 	if same, err := Revisited(context.Background(), Float32s(queries, n+1), Float32s(gallery, n+1), truth, o); err != nil || !reflect.DeepEqual(same, got) {
 		t.Errorf("by tensor operations: %+v, %v, want %+v", same, err, got)
 	}
@@ -394,6 +394,12 @@ func TestGapRefuses(t *testing.T) {
 	if _, err := DecomposabilityGap(context.Background(), in, RandomBatches(8, 3, 0), GapOptions{}, Options{Distance: L2}); !fault.IsInput(err) {
 		t.Errorf("l2: %v", err)
 	}
+	// A row of 3 numbers is kept in 64 float32s.
+	if _, err := DecomposabilityGap(context.Background(), in, RandomBatches(8, 3, 0), GapOptions{}, Options{MemoryBytes: 8 * 64 * 4}); err != nil {
+		t.Error(err)
+	}
+	_, err := DecomposabilityGap(context.Background(), in, RandomBatches(8, 3, 0), GapOptions{}, Options{MemoryBytes: 8*64*4 - 1})
+	faulttest.Refused(t, err, "8 rows are kept", "1 MiB")
 	for _, g := range []GapOptions{{Alpha: 1.1}, {Alpha: -1.1}, {Beta: 1.1}, {Beta: -1.1}, {Alpha: math.NaN()}} {
 		_, err := DecomposabilityGap(context.Background(), in, RandomBatches(8, 3, 0), g, Options{})
 		faulttest.Refused(t, err, "give cosines from -1 to 1")

@@ -58,8 +58,8 @@ type Options struct {
 	MemoryBytes int64                   // for what grows with the input, beyond which it is read again or divided; 0: 2 GiB
 	Progress    func(done, total int64) // of pairs compared; called by one goroutine at a time
 
-	tensors int // tests: tensor operations on the CPU, so many scores a tile
-	open    int // tests: see mostOpen; 1: pairs are always decided one by one
+	tensors  int // tests: tensor operations on the CPU, so many scores a tile
+	mostOpen int // tests: 1: pairs are always decided one by one; 0: mostOpen
 }
 
 // Result is what an evaluation found.
