@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 
 	"roadmap/pkg/data"
 	"roadmap/pkg/fault"
+	"roadmap/pkg/tensorio"
 )
 
 func dataMakeVerb() *cli.Command {
@@ -111,10 +113,10 @@ func writeImage(path string, item *data.Item) error {
 func writeFile(path string, write func(io.Writer) error) error {
 	file, err := os.Create(path)
 	if err != nil {
-		return err
+		return tensorio.Unwritable(err)
 	}
 	buffer := bufio.NewWriter(file)
-	return errors.Join(write(buffer), buffer.Flush(), file.Close())
+	return tensorio.Unwritable(cmp.Or(write(buffer), buffer.Flush(), file.Close()))
 }
 
 func (m *made) print(w io.Writer) error {

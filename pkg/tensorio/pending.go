@@ -37,7 +37,7 @@ func Create(path string, overwrite bool) (*Pending, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fault.Inputf("%s cannot be written: the folder %s does not exist; create it first", path, filepath.Dir(path))
 	case err != nil:
-		return nil, fault.Inputf("%s cannot be written: %w", path, unwritable(err))
+		return nil, fault.Inputf("%s cannot be written: %w", path, Unwritable(err))
 	}
 	p.file, p.buffer = file, bufio.NewWriterSize(file, 1<<20)
 	return p, nil
@@ -82,11 +82,11 @@ func (p *Pending) patch(offset int64, data []byte) error {
 
 // failed names the file that people know, not the temporary one.
 func (p *Pending) failed(err error) error {
-	return fmt.Errorf("writing %s: %w", p.path, unwritable(err))
+	return fmt.Errorf("writing %s: %w", p.path, Unwritable(err))
 }
 
-// unwritable is why a file cannot be written, and what to do about it.
-func unwritable(err error) error {
+// Unwritable is why a file cannot be written, and what to do about it.
+func Unwritable(err error) error {
 	var inPath *fs.PathError
 	if errors.As(err, &inPath) {
 		err = inPath.Err // the path is that of the temporary file

@@ -154,7 +154,7 @@ func TestFullDiskSaysWhatToDo(t *testing.T) {
 func TestForbiddenPlaceSaysWhatToDo(t *testing.T) {
 	_, err := Create("/proc/e.npy", false)
 	faulttest.Refused(t, err, "/proc/e.npy cannot be written: ")
-	denied := unwritable(&fs.PathError{Op: "open", Path: "/x/.e.npy123", Err: syscall.EACCES})
+	denied := Unwritable(&fs.PathError{Op: "open", Path: "/x/.e.npy123", Err: syscall.EACCES})
 	if want := "permission denied; get the right to write there or write elsewhere"; denied.Error() != want {
 		t.Errorf("got %v, want %s", denied, want)
 	}

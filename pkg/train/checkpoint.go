@@ -19,9 +19,17 @@ const (
 	kindWeights  = "roadmap weights"
 )
 
-// save writes a checkpoint of the run as it is now, and then removes old ones.
-// Weights that are not finite are no state to go on from: they are an error,
-// and the older checkpoints stay.
+// checkpoint saves the run as it is now, and then removes old checkpoints.
+func (r *Run) checkpoint(log *journal) error {
+	if err := r.save(log); err != nil {
+		return err
+	}
+	return r.folder.prune(r.recipe.Train.KeepCheckpoints)
+}
+
+// save writes a checkpoint of the run as it is now, unless it is there already.
+// Weights that are not finite are no state to go on from: they are an error, and
+// the older checkpoints stay.
 func (r *Run) save(log *journal) error {
 	if r.saved == r.step {
 		return nil
@@ -36,7 +44,7 @@ func (r *Run) save(log *journal) error {
 		return fmt.Errorf("checkpoint at step %d: %w", r.step, err)
 	}
 	r.saved = r.step
-	return r.folder.prune(r.recipe.Train.KeepCheckpoints)
+	return nil
 }
 
 // finite checks the parameters and buffers of network and loss.

@@ -106,7 +106,7 @@ func (r *Run) steps(ctx context.Context, log *journal) error {
 				return r.interrupt(ctx, log)
 			}
 			if every := r.recipe.Train.CheckpointEvery; r.step == total || every > 0 && r.step%every == 0 {
-				if err := r.save(log); err != nil {
+				if err := r.checkpoint(log); err != nil {
 					return r.stop(log, err.Error(), err)
 				}
 			}

@@ -29,7 +29,7 @@ func finite(what string) func(float64, error) (float64, error) {
 }
 
 // gentler is what to do about a run that diverges.
-const gentler = "lower optimizer.lr or set train.clip_norm, anew or behind --resume"
+const gentler = "lower optimizer.lr or set train.clip_norm"
 
 // past is what a step changes on its way to the gradients: running statistics,
 // the loss's memory, the scale of float16 and random numbers. With it a step
@@ -90,7 +90,7 @@ func (r *Run) fail(log *journal, batch *data.Batch, cause error) error {
 	err := fmt.Errorf("step %d: %w", r.step+1, cause)
 	switch {
 	case errors.As(cause, new(diverged)):
-		err = fmt.Errorf("step %d, images %s: %w; %s, or look for broken images among these (the log has all)",
+		err = fmt.Errorf("step %d, images %s: %w; %s, or look for broken images among these (the log has all); should it fail there again, remove the newest checkpoint",
 			r.step+1, r.abridged(batch.Items), cause, gentler)
 	case errors.Is(cause, torch.ErrOutOfMemory):
 		err = fmt.Errorf("%w; begin anew with fewer sampler.classes or sampler.samples, or go on where there is more memory", err)
@@ -130,7 +130,7 @@ func (r *Run) measure(ctx context.Context, log *journal) error {
 
 // interrupt ends the run because its context has ended.
 func (r *Run) interrupt(ctx context.Context, log *journal) error {
-	if err := r.save(log); err != nil {
+	if err := r.checkpoint(log); err != nil {
 		return r.stop(log, "interrupted", err)
 	}
 	return errors.Join(fmt.Errorf("stopped after step %d of %d, checkpoint saved; continue with --resume %s: %w",
@@ -138,7 +138,8 @@ func (r *Run) interrupt(ctx context.Context, log *journal) error {
 }
 
 // pause ends the run between two steps, when what it needs cannot be had: a
-// checkpoint is saved, from which it goes on once the cause is mended.
+// checkpoint is saved, from which it goes on once the cause is mended. Older ones
+// stay, should this one turn out to be of no use.
 func (r *Run) pause(log *journal, reason string, cause error) error {
 	if err := r.save(log); err != nil {
 		cause = fmt.Errorf("%w; and no checkpoint could be saved (%v)", cause, err)
@@ -155,5 +156,5 @@ func (r *Run) stop(log *journal, reason string, err error) error {
 	if len(steps) == 0 || unreadable != nil {
 		return fmt.Errorf("%w; there is no checkpoint yet, so --resume %s begins at step 0", err, r.folder.Path)
 	}
-	return fmt.Errorf("%w; --resume %s goes on from the checkpoint of step %d, where of the recipe only train.*, eval.* and optimizer.lr may change", err, r.folder.Path, slices.Max(steps))
+	return fmt.Errorf("%w; --resume %s goes on from the checkpoint of step %d (train.*, eval.* and optimizer.lr may change)", err, r.folder.Path, slices.Max(steps))
 }

@@ -115,10 +115,22 @@ func TestStepThatFailsIsUndone(t *testing.T) {
 	}
 }
 
+// The weights that a step fails with may be spoilt already, so the checkpoint
+// before them stays.
+func TestStepThatFailsLeavesOlderCheckpoints(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "run")
+	says(t, spoilt(t, folder, 9, toNaN, "train.keep_checkpoints=1"), "should it fail there again, remove the newest checkpoint")
+	for _, step := range []int{6, 9} {
+		if _, err := os.Stat(filepath.Join(folder, "checkpoints", fmt.Sprintf("step-%08d.safetensors", step))); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestStepThatIsTooLargeIsNoDivergence(t *testing.T) {
 	err := spoilt(t, filepath.Join(t.TempDir(), "run"), 3, outOfMemory)
 	says(t, err, "step 4: ", "no room", "sampler.classes", "goes on from the checkpoint of step 3")
-	if strings.Contains(err.Error(), "optimizer.lr") || strings.Contains(err.Error(), "images [") {
+	if strings.Contains(err.Error(), "lower optimizer.lr") || strings.Contains(err.Error(), "images [") {
 		t.Errorf("out of memory is told as a divergence: %v", err)
 	}
 }
