@@ -1,8 +1,9 @@
 # roadmap for training on NVIDIA GPUs.
 #
 #   docker build --tag roadmap .
-#   docker run --rm --gpus all --volume "$PWD/data:/data:ro" --volume "$PWD/runs:/runs" \
-#       roadmap train RECIPE
+#   mkdir -p runs
+#   docker run --rm --gpus all --user "$(id -u):$(id -g)" \
+#       --volume "$PWD/data:/data:ro" --volume "$PWD/runs:/runs" roadmap train RECIPE
 #
 # The image brings libtorch and every CUDA library it loads; of the machine it
 # needs the driver (for CUDA 13.0: 580 or newer) and the NVIDIA container
