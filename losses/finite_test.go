@@ -3,6 +3,7 @@ package losses_test
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -179,6 +180,21 @@ func TestExtremeParameters(t *testing.T) {
 			}
 			_, err = config.Build(losses.Registry, section)
 			faulttest.Refused(t, err, c.set, v[:3], "1.18e-38")
+		}
+	}
+}
+
+// Where no pair is mined the loss is 0, however large the exponent of one that
+// is not.
+func TestMultiSimilarityMinesNothing(t *testing.T) {
+	l := build(t, "multisimilarity", map[string]any{"alpha": 1e3, "beta": 1e3, "base": -5.0, "epsilon": 0.1})
+	for _, base := range []float64{-5, 5} {
+		l.(*losses.MultiSimilarity).Base = base
+		for _, plain := range []bool{false, true} {
+			value, grad, err := gradients(t, l, []float64{1, 0, 1, 0.01, -1, 0, -1, 0.01}, torch.Float64, plain)
+			if err != nil || value != 0 || slices.ContainsFunc(grad, func(g float64) bool { return g != 0 }) {
+				t.Errorf("base %g, plain %v: value %g, gradient %g, error %v; want zeros", base, plain, value, grad, err)
+			}
 		}
 	}
 }

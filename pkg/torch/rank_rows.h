@@ -644,15 +644,15 @@ template <class T> INLINE void multisimilarity(Row<T> &r) {
   double alpha = r.p[0], beta = r.p[1], base = r.p[2];
   T epsilon = T(r.p[3]), most = r.negative[top], least = r.positive[0];
   for (int64_t k = 1; k < r.count; k++) least = std::min(least, r.positive[k]);
-  // ln(1 + sum e^x) = m + ln(e^-m + sum e^(x-m)), m the largest exponent or 0
-  double m = std::max(0.0, -alpha * (double(least) - base)), sum = std::exp(-m);
+  // ln(1 + sum e^x) = m + ln(e^-m + sum e^(x-m)), m the largest mined exponent or 0
+  double m = least - epsilon < most ? std::max(0.0, -alpha * (double(least) - base)) : 0, sum = std::exp(-m);
   for (int64_t k = 0; k < r.count; k++)
     if (r.positive[k] - epsilon < most) sum += std::exp(-alpha * (double(r.positive[k]) - base) - m);
   double value = (m + std::log(sum)) / alpha;
   for (int64_t k = 0; r.backward && k < r.count; k++)
     if (r.positive[k] - epsilon < most) r.positive_gradient[k] -= T(r.weight * std::exp(-alpha * (double(r.positive[k]) - base) - m) / sum);
 
-  m = std::max(0.0, beta * (double(most) - base));
+  m = most + epsilon > least ? std::max(0.0, beta * (double(most) - base)) : 0;
   Total<T> total;
   for (int64_t j = 0; j < r.width; j += Lanes<T>::width) {
     V<T> s = load(r.negative + j);
