@@ -352,9 +352,14 @@ func TestGapBounds(t *testing.T) {
 	s := clustered(r, 240, 6, 30, 0.3)
 	in := Input{Query: s.matrix(), QueryLabels: s.labels}
 	batches := RandomBatches(240, 12, 5)
-	got, err := DecomposabilityGap(context.Background(), in, batches, GapOptions{Alpha: 0.9, Beta: 0.6}, Options{})
+	var last [2]int64
+	o := Options{Progress: func(done, total int64) { last = [2]int64{done, total} }}
+	got, err := DecomposabilityGap(context.Background(), in, batches, GapOptions{Alpha: 0.9, Beta: 0.6}, o)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if last != [2]int64{240 * 240, 240 * 240} {
+		t.Errorf("the progress ends at %d of %d pairs", last[0], last[1])
 	}
 	perfect := 0
 	for _, q := range got.PerQuery {
