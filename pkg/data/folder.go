@@ -3,6 +3,7 @@ package data
 import (
 	"errors"
 	"io/fs"
+	"path"
 
 	"roadmap/pkg/fault"
 )
@@ -14,6 +15,8 @@ func init() {
 // Folder is images sorted into folders, or into a zip archive of that layout:
 // ROOT/class/image or, Nested, ROOT/category/class/image. Images are PNG or
 // JPEG by their name; other files, and folders without images, are passed over.
+//
+// An archive may hold all that in a folder of its own name.
 //
 // Where ROOT has folders named train and test, these are the splits (and hold
 // the classes). Otherwise the classes, sorted by name, are divided: the first
@@ -82,8 +85,9 @@ func (f *Folder) items(t *tree) ([]placed, error) {
 	if f.Nested {
 		depth = 2
 	}
-	if !t.isDir(Train) || !t.isDir(Test) {
-		items, err := t.classes(".", depth)
+	top := t.top()
+	if !t.isDir(path.Join(top, Train)) || !t.isDir(path.Join(top, Test)) {
+		items, err := t.classes(top, depth)
 		if err != nil {
 			return nil, err
 		}
@@ -92,7 +96,7 @@ func (f *Folder) items(t *tree) ([]placed, error) {
 	}
 	var all []placed
 	for _, split := range []string{Train, Test} {
-		items, err := t.classes(split, depth)
+		items, err := t.classes(path.Join(top, split), depth)
 		if err != nil {
 			return nil, err
 		}

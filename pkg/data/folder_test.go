@@ -134,6 +134,33 @@ func TestFolderNested(t *testing.T) {
 	faulttest.Refused(t, err, "birds", "holds folders and no image", "nested=true")
 }
 
+// An archive may hold its folders in one of its own name. One of another name,
+// or one that holds images, is a class or a category.
+func TestFolderInArchiveOfOneFolder(t *testing.T) {
+	p := pngOf(t, picture(5, 5, 1))
+	for _, c := range []struct {
+		name   string
+		files  []string
+		nested bool
+		want   []string // classes
+	}{
+		{"birds.zip", []string{"birds/owl/1.png", "birds/jay/1.png"}, false, []string{"jay", "owl"}},
+		{"birds.zip", []string{"birds/night/owl/1.png", "birds/day/jay/1.png"}, true, []string{"day/jay", "night/owl"}},
+		{"other.zip", []string{"birds/owl/1.png", "birds/jay/1.png"}, true, []string{"birds/jay", "birds/owl"}},
+		{"owl.zip", []string{"owl/1.png"}, false, []string{"owl"}},
+		{"owl.zip", []string{"owl/1.png", "jay/1.png"}, false, []string{"jay", "owl"}},
+	} {
+		archive, files := filepath.Join(t.TempDir(), c.name), map[string][]byte{}
+		for _, f := range c.files {
+			files[f] = p
+		}
+		pack(t, archive, files)
+		if d := open(t, &Folder{Root: archive, Nested: c.nested, OnError: Fail}, All); !slices.Equal(d.Classes, c.want) {
+			t.Errorf("%v: classes %v, want %v", c.files, d.Classes, c.want)
+		}
+	}
+}
+
 // An archive is the folder it was packed from, entry by entry, at any
 // compression, and closes.
 func TestFolderInArchive(t *testing.T) {

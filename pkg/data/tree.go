@@ -63,6 +63,21 @@ func (t *tree) path(entry string) string {
 	return t.name + t.join + filepath.FromSlash(entry)
 }
 
+// top is where the classes begin: in an archive that holds nothing but a folder
+// of its own name, with folders in it, that one.
+func (t *tree) top() string {
+	name := strings.TrimSuffix(filepath.Base(t.name), filepath.Ext(t.name))
+	if t.archive == nil || !t.isDir(name) {
+		return "."
+	}
+	around, beside, e1 := t.list(".")
+	_, within, e2 := t.list(name)
+	if e1 != nil || e2 != nil || len(around) > 1 || len(beside)+len(within) > 0 {
+		return "."
+	}
+	return name
+}
+
 // isDir reports whether the entry is a folder; symbolic links are followed.
 func (t *tree) isDir(entry string) bool {
 	info, err := fs.Stat(t, entry)
@@ -136,7 +151,7 @@ func (t *tree) under(dir, folder string, depth int) ([]Item, error) {
 		return nil, err
 	}
 	if len(images) == 0 && len(folders) > 0 {
-		return nil, fault.Inputf("%s holds folders and no image; if it is a category that holds classes, set data.nested=true, in a recipe or behind --set", t.path(full))
+		return nil, fault.Inputf("%s holds folders and no image; classes may lie in categories (data.nested=true, in a recipe or behind --set), but no deeper", t.path(full))
 	}
 	items := make([]Item, len(images))
 	for i, name := range images {

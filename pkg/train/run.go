@@ -217,7 +217,7 @@ func (r *Run) withNetwork(weights string) error {
 	from.File = weights
 	loaded, err := r.model.Load(from)
 	if miss := (*nn.MismatchError)(nil); errors.As(err, &miss) {
-		return fmt.Errorf("weights: %w Or load what fits with weights.strict=false.", err)
+		return fmt.Errorf("weights: %w; or load what fits with weights.strict=false", err)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return fault.Inputf("weights.file=%s: there is no such file; give one, or none for random weights", weights)
