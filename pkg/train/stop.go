@@ -121,7 +121,7 @@ func (r *Run) measure(ctx context.Context, log *journal) error {
 	case errors.Is(err, context.Canceled):
 		return r.interrupt(ctx, log)
 	}
-	if errors.Is(err, embed.ErrNotFinite) { // these weights are no state to go on from, and no fault of the user's files
+	if errors.Is(err, embed.ErrNotFinite) && r.step > 0 { // these weights are no state to go on from, and no fault of the user's files
 		return r.stop(log, err.Error(), fmt.Errorf("evaluation after step %d: %v; %s", r.step, err, gentler))
 	}
 	err = fmt.Errorf("evaluation after step %d: %w", r.step, err)
