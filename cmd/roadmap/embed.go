@@ -346,7 +346,7 @@ func writeList(path string, d *data.Dataset, overwrite bool) error {
 func loadWeights(c *cli.Context, m *backbones.Model, path string) error {
 	loaded, err := m.Load(backbones.Weights{File: path, Key: c.String("key"), Strict: true, Drop: c.StringSlice("drop")})
 	if err != nil {
-		return fmt.Errorf("weights %w", err)
+		return fmt.Errorf("weights: %w", err)
 	}
 	if n := len(loaded.Initial); n > 0 {
 		logger(c).Warn("not in the file of weights, so as initialised", "tensors", n, "first", loaded.Initial[0])
