@@ -122,10 +122,13 @@ func (m *Model) rename(entries []tensorio.Entry, w Weights, loaded *Loaded) (*re
 	})
 	loaded.Prefix = commonPrefix(entries)
 	toOurs := m.names.ours(entries, loaded.Prefix)
-	source := &renamed{model: m, state: m.State(), entries: map[string]tensorio.Entry{}, loaded: loaded}
+	source := &renamed{model: m, state: map[string]nn.Named{}, entries: map[string]tensorio.Entry{}, loaded: loaded}
+	for _, n := range m.State() {
+		source.state[n.Name] = n
+	}
 	for _, e := range entries {
 		name := e.Name
-		if source.shape(name) == nil {
+		if _, own := source.state[name]; !own {
 			name = toOurs(strings.TrimPrefix(e.Name, loaded.Prefix))
 		}
 		switch {
@@ -238,7 +241,7 @@ func (m *Model) hint(miss *nn.MismatchError) string {
 // renamed is a file's tensors under the network's names.
 type renamed struct {
 	model     *Model
-	state     nn.State // of the network
+	state     map[string]nn.Named // of the network, by name
 	order     []string
 	entries   map[string]tensorio.Entry
 	loaded    *Loaded
@@ -289,7 +292,7 @@ func (r *renamed) sound(name string, t tensorio.Tensor) error {
 	defer s.Close()
 	x := nn.FromStored(s, t)
 	fit := x.IsFinite()
-	if i := slices.IndexFunc(r.state, func(n nn.Named) bool { return n.Name == name }); !r.state[i].Parameter {
+	if !r.state[name].Parameter {
 		fit = x.Eq(x) // but for NaN
 	}
 	all, err := fit.All().Item()
@@ -340,12 +343,12 @@ func (r *renamed) positions(t tensorio.Tensor) (tensorio.Tensor, error) {
 
 // shape is that of the network's tensor; nil if it has none of that name.
 func (r *renamed) shape(name string) []int {
-	i := slices.IndexFunc(r.state, func(n nn.Named) bool { return n.Name == name })
-	if i < 0 {
+	n, there := r.state[name]
+	if !there {
 		return nil
 	}
 	shape := []int{}
-	for _, size := range r.state[i].Tensor.Shape() {
+	for _, size := range n.Tensor.Shape() {
 		shape = append(shape, int(size))
 	}
 	return shape
