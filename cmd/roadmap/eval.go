@@ -191,16 +191,12 @@ func checkEval(c *cli.Context) error {
 		return refuse("--gap and --batch-curve are about one set: drop --gallery")
 	case c.IsSet("gallery-labels") && !c.IsSet("gallery"):
 		return refuse("--gallery-labels needs --gallery")
-	case c.Int("memory") < 1 || c.Int("memory") > math.MaxInt64>>20:
-		return refuse("--memory is %d MiB; give 1 or more, up to %d", c.Int("memory"), int64(math.MaxInt64>>20))
 	case c.IsSet("repeats") && protocol != "vehicleid":
 		return refuse("--repeats needs --protocol vehicleid")
 	case c.IsSet("draws") && !c.IsSet("batch-curve"):
 		return refuse("--draws needs --batch-curve")
 	case (c.IsSet("alpha") || c.IsSet("beta")) && !c.IsSet("gap"):
 		return refuse("--alpha and --beta need --gap")
-	case c.String("precision") != "exact" && c.String("precision") != "float32":
-		return refuse("--precision is %q; give exact or float32", c.String("precision"))
 	}
 	for _, name := range plain {
 		if protocol != "" && c.IsSet(name) {
@@ -280,21 +276,34 @@ func (x *extras) check(s *sets, o eval.Options) error {
 	return nil
 }
 
-// evalOptions reads the options that search shares but metrics, lone and ties.
-func evalOptions(c *cli.Context) (eval.Options, error) {
-	o := eval.Options{
-		Distance: eval.Distance(c.String("distance")), Float32: c.String("precision") == "float32",
-		Seed: c.Uint64("seed"), MemoryBytes: int64(c.Int("memory")) << 20,
-		Lone: rank.Lone(c.String("lone")), Ties: rank.Ties(c.String("ties")), Bootstrap: c.Int("bootstrap"),
+// comparison reads the options about comparing rows, which eval and search share.
+func comparison(c *cli.Context) (o eval.Options, err error) {
+	memory, precision := c.Int("memory"), c.String("precision")
+	switch {
+	case memory < 1 || memory > math.MaxInt64>>20:
+		return o, usageError(c.Command.HelpName, "--memory is %d MiB; give 1 or more, up to %d", memory, int64(math.MaxInt64>>20))
+	case precision != "exact" && precision != "float32":
+		return o, usageError(c.Command.HelpName, "--precision is %q; give exact or float32", precision)
 	}
+	o = eval.Options{Distance: eval.Distance(c.String("distance")), Float32: precision == "float32", MemoryBytes: int64(memory) << 20}
+	if o.Device, err = torch.ParseDevice(c.String("device")); err != nil {
+		return o, err
+	}
+	return o, o.Validate()
+}
+
+// evalOptions adds what is measured.
+func evalOptions(c *cli.Context) (eval.Options, error) {
+	o, err := comparison(c)
+	if err != nil {
+		return o, err
+	}
+	o.Seed, o.Bootstrap = c.Uint64("seed"), c.Int("bootstrap")
+	o.Lone, o.Ties = rank.Lone(c.String("lone")), rank.Ties(c.String("ties"))
 	if list := c.String("metrics"); list != "" {
 		for name := range strings.SplitSeq(list, ",") {
 			o.Metrics = append(o.Metrics, strings.TrimSpace(name))
 		}
-	}
-	var err error
-	if o.Device, err = torch.ParseDevice(c.String("device")); err != nil {
-		return o, err
 	}
 	return o, o.Validate()
 }

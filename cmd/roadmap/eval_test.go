@@ -391,6 +391,8 @@ func TestSearch(t *testing.T) {
 		{[]string{"--queries", queries, "--out", filepath.Join(dir, "x.npy"), "--k", "1", "--query-paths", paths}, "give --out X.csv"},
 		{[]string{"--queries", queries, "--out", filepath.Join(dir, "x.csv"), "--k", "1", "--query-paths", textFile(t, dir, "few.csv", "path,label\r\na,1\r\n")}, "1 paths for 4"},
 		{[]string{"--queries", queries, "--out", filepath.Join(dir, "x.npy"), "--k", "1", "--device", "cuda:3"}, "--device"},
+		{[]string{"--queries", queries, "--out", filepath.Join(dir, "x.npy"), "--k", "1", "--memory", "99999999999999"}, "--memory"},
+		{[]string{"--queries", queries, "--out", filepath.Join(dir, "x.npy"), "--k", "1", "--precision", "half"}, "give exact or float32"},
 		{[]string{"--queries", filepath.Join(dir, "none.npy"), "--out", filepath.Join(dir, "x.npy")}, "none.npy"},
 	} {
 		_, stderr, code := roadmap(t, append([]string{"search"}, test.args...)...)

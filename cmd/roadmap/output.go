@@ -117,13 +117,14 @@ func (n *notes) Enabled(_ context.Context, level slog.Level) bool { return level
 // Handle writes a record, in one piece.
 func (n *notes) Handle(_ context.Context, r slog.Record) error {
 	var values []string
-	for _, a := range n.attrs {
-		values = append(values, a.Key+" "+a.Value.String())
-	}
-	r.Attrs(func(a slog.Attr) bool {
+	add := func(a slog.Attr) bool {
 		values = append(values, a.Key+" "+a.Value.String())
 		return true
-	})
+	}
+	for _, a := range n.attrs {
+		add(a)
+	}
+	r.Attrs(add)
 	line := r.Message
 	if len(values) > 0 {
 		line += " (" + strings.Join(values, ", ") + ")"

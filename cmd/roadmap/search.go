@@ -15,7 +15,6 @@ import (
 	"roadmap/eval"
 	"roadmap/pkg/fault"
 	"roadmap/pkg/tensorio"
-	"roadmap/pkg/torch"
 )
 
 func init() { register(searchVerb) }
@@ -67,7 +66,7 @@ func searchAction(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	o, err := searchOptions(c)
+	o, err := comparison(c)
 	if err != nil {
 		return err
 	}
@@ -131,21 +130,6 @@ func searchOut(c *cli.Context) ([]string, error) {
 		}
 	}
 	return out, nil
-}
-
-func searchOptions(c *cli.Context) (eval.Options, error) {
-	o := eval.Options{Distance: eval.Distance(c.String("distance")), Float32: c.String("precision") == "float32", MemoryBytes: int64(c.Int("memory")) << 20}
-	if c.Int("memory") < 1 {
-		return o, usageError(c.Command.HelpName, "--memory is %d MiB; give at least 1", c.Int("memory"))
-	}
-	if p := c.String("precision"); p != "exact" && p != "float32" {
-		return o, usageError(c.Command.HelpName, "--precision is %q; give exact or float32", p)
-	}
-	var err error
-	if o.Device, err = torch.ParseDevice(c.String("device")); err != nil {
-		return o, err
-	}
-	return o, o.Validate()
 }
 
 // searchNPY writes rows and scores, [N, k] each.
