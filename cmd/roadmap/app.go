@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -12,9 +13,10 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/urfave/cli/v2"
+	"github.com/urfave/cli/v3"
 
 	"roadmap/pkg/fault"
+	"roadmap/pkg/registry"
 )
 
 // version is set by the build: -ldflags "-X main.version=v1.2.3".
@@ -33,43 +35,149 @@ var verbs []func() *cli.Command
 // register adds a verb to the program; a verb's file calls it from init.
 func register(verb func() *cli.Command) { verbs = append(verbs, verb) }
 
-func newApp(stdout io.Writer, screen *console) *cli.App {
-	app := &cli.App{
+// call is one run of a verb: its options and operands, and the context that
+// ends when the user interrupts it.
+type call struct {
+	*cli.Command
+	ctx context.Context
+}
+
+// action makes a verb's action of a function on a call.
+func action(f func(c *call) error) cli.ActionFunc {
+	return func(ctx context.Context, verb *cli.Command) error { return f(&call{verb, ctx}) }
+}
+
+func newApp(stdout io.Writer, screen *console) *cli.Command {
+	app := &cli.Command{
 		Name:                      "roadmap",
 		Usage:                     "train and evaluate image-retrieval embeddings",
 		UsageText:                 "roadmap VERB [options] [arguments]\nroadmap VERB --help",
 		Version:                   version,
 		Writer:                    stdout,
 		ErrWriter:                 screen,
-		HideHelpCommand:           true,
-		DisableSliceFlagSeparator: true,
-		ExitErrHandler:            func(*cli.Context, error) {},
+		ExitErrHandler:            func(context.Context, *cli.Command, error) {},
 		Metadata:                  map[string]any{screenKey: screen},
 	}
 	for _, verb := range verbs {
 		app.Commands = append(app.Commands, verb())
 	}
 	slices.SortFunc(app.Commands, func(a, b *cli.Command) int { return strings.Compare(a.Name, b.Name) })
-	for _, verb := range app.Commands {
-		prepare(verb)
-	}
+	prepare(app)
 	return app
 }
 
-// prepare takes from a verb what urfave/cli would do in its own way: print the
-// whole help beside an error, take an argument "help" for a verb, and end the
-// line of every switch in the help with "(default: false)".
+// prepare sets what all verbs have in common, and strictness that urfave/cli
+// leaves to its user.
 func prepare(verb *cli.Command) {
-	verb.HideHelpCommand = true
-	verb.OnUsageError = func(c *cli.Context, err error, _ bool) error { return usageError(c.Command.HelpName, "%w", err) }
-	for _, f := range verb.Flags {
-		if sw, ok := f.(*cli.BoolFlag); ok {
-			sw.DisableDefaultText = true
+	var unknown string // the option that was looked for in vain
+	verb.InvalidFlagAccessHandler = func(_ context.Context, _ *cli.Command, name string) { unknown = name }
+	verb.OnUsageError = func(_ context.Context, c *cli.Command, err error, _ bool) error {
+		if unknown != "" {
+			return unknownName(c, "option", dashed(unknown), optionNames(c))
 		}
+		return usageError(c.FullName(), "%w", err)
 	}
-	for _, inner := range verb.Subcommands {
+	for _, flag := range verb.Flags {
+		restrict(verb, flag)
+	}
+	for _, inner := range verb.Commands {
+		inner.HideHelpCommand = true           // "help" may be an operand
+		inner.DisableSliceFlagSeparator = true // --set a=1,2 is one setting
 		prepare(inner)
 	}
+	if len(verb.Commands) == 0 { // --help shows help whatever operands are beside it
+		verb.CommandNotFound = func(_ context.Context, c *cli.Command, _ string) {
+			cli.HelpPrinter(c.Root().Writer, cli.CommandHelpTemplate, c)
+		}
+		return
+	}
+	verb.Action = action(func(c *call) error {
+		if !c.Args().Present() {
+			return usageError(c.FullName(), "no verb given")
+		}
+		return unknownName(c.Command, "verb", c.Args().First(), verbNames(c.Command))
+	})
+}
+
+// restrict has an option given once, read as decimal and finite, and not with
+// another option in the place of its value.
+func restrict(verb *cli.Command, flag cli.Flag) {
+	switch f := flag.(type) {
+	case *cli.BoolFlag:
+		f.OnlyOnce, f.HideDefault = true, true
+	case *cli.StringFlag:
+		f.OnlyOnce, f.HideDefault = true, f.Value == ""
+		f.Validator = func(value string) error {
+			if slices.Contains(optionNames(verb), value) {
+				return fmt.Errorf("it is an option, and %s needs a value", dashed(f.Name))
+			}
+			return nil
+		}
+	case *cli.IntFlag:
+		f.OnlyOnce, f.Config.Base = true, 10
+	case *cli.Uint64Flag:
+		f.OnlyOnce, f.Config.Base = true, 10
+	case *cli.Float64Flag:
+		f.OnlyOnce = true
+		f.Validator = func(value float64) error {
+			if math.IsNaN(value) || math.IsInf(value, 0) {
+				return errors.New("want a finite number")
+			}
+			return nil
+		}
+	case *cli.DurationFlag:
+		f.OnlyOnce = true
+	}
+}
+
+// unknownName is the error of an option or verb that there is not.
+func unknownName(c *cli.Command, what, name string, known []string) error {
+	if near, ok := registry.Nearest(name, known); ok {
+		return usageError(c.FullName(), "unknown %s %s; did you mean %s?", what, name, near)
+	}
+	if what == "option" && len(c.Commands) > 0 {
+		return usageError(c.FullName(), "unknown option %s; the options of a verb stand after it", name)
+	}
+	return usageError(c.FullName(), "unknown %s %s", what, name)
+}
+
+func optionNames(c *cli.Command) (names []string) {
+	for _, flag := range c.Flags {
+		for _, name := range flag.Names() {
+			names = append(names, dashed(name))
+		}
+	}
+	return names
+}
+
+func verbNames(c *cli.Command) (names []string) {
+	for _, verb := range c.Commands {
+		names = append(names, verb.Name)
+	}
+	return names
+}
+
+func dashed(option string) string {
+	if len(option) == 1 {
+		return "-" + option
+	}
+	return "--" + option
+}
+
+// positional returns the arguments of a verb that are not options, when they
+// are at least least and at most most; most < 0 is any number.
+func positional(c *call, least, most int) ([]string, error) {
+	words := c.Args().Slice()
+	if len(words) >= least && (most < 0 || len(words) <= most) {
+		return words, nil
+	}
+	switch {
+	case most == 0:
+		return nil, usageError(c.FullName(), "takes no arguments, got %q", words[0])
+	case len(words) < least:
+		return nil, usageError(c.FullName(), "want %s, got %d arguments", c.ArgsUsage, len(words))
+	}
+	return nil, usageError(c.FullName(), "want %s, got one argument too many: %q", c.ArgsUsage, words[most])
 }
 
 // usageError is an input error that says where help is.
@@ -88,12 +196,7 @@ func run(args []string, stdout, stderr io.Writer) (code int) {
 			code = codeFailed
 		}
 	}()
-	app := newApp(stdout, screen)
-	args, err := arrange(app, args)
-	if err == nil {
-		err = app.RunContext(ctx, args)
-	}
-	return report(screen, ctx, err)
+	return report(screen, ctx, newApp(stdout, screen).Run(ctx, args))
 }
 
 // report prints an error on one line and chooses the exit code.
@@ -105,7 +208,7 @@ func report(w io.Writer, ctx context.Context, err error) int {
 	switch {
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		text, code = strings.ReplaceAll(text, context.Canceled.Error(), "interrupted"), codeInterrupted
-	case fault.IsInput(err):
+	case fault.IsInput(err), errors.As(err, new(cli.ExitCoder)): // of "help" without such a verb
 		code = codeInput
 	}
 	fmt.Fprintf(w, "roadmap: %s\n", printable(strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), " ")))

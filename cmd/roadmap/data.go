@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/urfave/cli/v2"
+	"github.com/urfave/cli/v3"
 
 	"roadmap/pkg/config"
 	"roadmap/pkg/data"
@@ -26,13 +26,13 @@ func dataVerb() *cli.Command {
 	return &cli.Command{
 		Name:  "data",
 		Usage: "list, count, check and write datasets",
-		Subcommands: []*cli.Command{
+		Commands: []*cli.Command{
 			{
 				Name:        "list",
 				Usage:       "list the datasets and their settings",
 				Description: "Lists the datasets that recipes and --data can name, with the defaults of their settings.\n\nExample:\n  roadmap data list",
 				Flags:       []cli.Flag{jsonFlag()},
-				Action:      dataList,
+				Action:      action(dataList),
 			},
 			{
 				Name:      "stats",
@@ -41,7 +41,7 @@ func dataVerb() *cli.Command {
 				Description: "Counts the images and classes of each split. No image is opened.\n\n" + datasetWords +
 					"Examples:\n  roadmap data stats glyphs\n  roadmap data stats omniglot:test --root data/omniglot --set protocol=background80",
 				Flags:  append(datasetFlags(), jsonFlag()),
-				Action: dataStats,
+				Action: action(dataStats),
 			},
 			{
 				Name:      "validate",
@@ -51,7 +51,7 @@ func dataVerb() *cli.Command {
 					"Example:\n  roadmap data validate photos/",
 				Flags: append(datasetFlags(),
 					&cli.IntFlag{Name: "workers", Usage: "goroutines that decode; 0: one a processor"}, quietFlag(), jsonFlag()),
-				Action: dataValidate,
+				Action: action(dataValidate),
 			},
 			dataMakeVerb(),
 		},
@@ -109,7 +109,7 @@ func openDataset(spec, root string, settings []string) (*data.Dataset, error) {
 // isList says whether a file is a list of images, by its name.
 func isList(spec string) bool { return strings.EqualFold(filepath.Ext(spec), ".csv") }
 
-func dataList(c *cli.Context) error {
+func dataList(c *call) error {
 	if _, err := positional(c, 0, 0); err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func dataList(c *cli.Context) error {
 	return answer(c, result, func(w io.Writer) error { return printTable(w, []string{"dataset", "setting", "default"}, rows) })
 }
 
-func dataStats(c *cli.Context) error {
+func dataStats(c *call) error {
 	words, err := positional(c, 1, 1)
 	if err != nil {
 		return err
@@ -184,7 +184,7 @@ func splitsOf(spec string) []string {
 	return []string{spec + ":" + data.Train, spec + ":" + data.Test}
 }
 
-func countDataset(c *cli.Context, spec string) (data.Stats, error) {
+func countDataset(c *call, spec string) (data.Stats, error) {
 	d, err := openDataset(spec, c.String("root"), c.StringSlice("set"))
 	if err != nil {
 		return data.Stats{}, err
@@ -203,7 +203,7 @@ type brokenImage struct {
 	Error string `json:"error"`
 }
 
-func dataValidate(c *cli.Context) error {
+func dataValidate(c *call) error {
 	words, err := positional(c, 1, 1)
 	if err != nil {
 		return err
@@ -214,7 +214,7 @@ func dataValidate(c *cli.Context) error {
 	}
 	defer d.Close()
 	bar := newProgress(c, "decode", "images", d.Len())
-	broken, err := d.Verify(c.Context, c.Int("workers"), func(done int) { bar.set(done, "") })
+	broken, err := d.Verify(c.ctx, c.Int("workers"), func(done int) { bar.set(done, "") })
 	if err != nil {
 		return fmt.Errorf("data validate: %w", err)
 	}

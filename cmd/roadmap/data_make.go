@@ -13,7 +13,7 @@ import (
 	"path"
 	"path/filepath"
 
-	"github.com/urfave/cli/v2"
+	"github.com/urfave/cli/v3"
 
 	"roadmap/pkg/data"
 	"roadmap/pkg/fault"
@@ -30,7 +30,7 @@ func dataMakeVerb() *cli.Command {
 			"Example:\n  roadmap data make glyphs --out glyphs --set side=48",
 		Flags: append(datasetFlags(), &cli.StringFlag{Name: "out", Required: true, Usage: "folder to make; it must not exist"},
 			quietFlag(), jsonFlag()),
-		Action: dataMake,
+		Action: action(dataMake),
 	}
 }
 
@@ -40,7 +40,7 @@ type made struct {
 	Splits []data.Stats `json:"splits"`
 }
 
-func dataMake(c *cli.Context) error {
+func dataMake(c *call) error {
 	words, err := positional(c, 1, 1)
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func dataMake(c *cli.Context) error {
 }
 
 // writeSplit writes the images and the list of one split.
-func writeSplit(c *cli.Context, spec, folder string) (stats data.Stats, err error) {
+func writeSplit(c *call, spec, folder string) (stats data.Stats, err error) {
 	d, err := openDataset(spec, c.String("root"), c.StringSlice("set"))
 	if err != nil {
 		return data.Stats{}, err
@@ -84,7 +84,7 @@ func writeSplit(c *cli.Context, spec, folder string) (stats data.Stats, err erro
 	list := [][]string{{"path", "label", "category"}}
 	bar := newProgress(c, "write "+d.Split, "images", d.Len())
 	for i := range d.Items {
-		if err := c.Context.Err(); err != nil {
+		if err := c.ctx.Err(); err != nil {
 			return data.Stats{}, err
 		}
 		item := &d.Items[i]

@@ -216,9 +216,9 @@ func TestDataErrors(t *testing.T) {
 		{[]string{"stats", "omniglot", "--root", root}, "images_background"},
 		{[]string{"stats"}, "want DATASET[:SPLIT], got 0 arguments (see roadmap data stats --help)"},
 		{[]string{"validate", "folder", "--set", "root=" + filepath.Join(root, "a")}, "no image under"},
-		{[]string{"make", "glyphs"}, "option --out is required (see roadmap data make --help)"},
+		{[]string{"make", "glyphs"}, "Required flag \"out\" not set (see roadmap data make --help)"},
 		{[]string{"make", "glyphs", "--out", filepath.Join(root, "no", "folder")}, "--out: "},
-		{[]string{"vaildate"}, `unknown verb "vaildate"; did you mean "validate"? (see roadmap data --help)`},
+		{[]string{"vaildate"}, "unknown verb vaildate; did you mean validate? (see roadmap data --help)"},
 	} {
 		stdout, stderr, code := roadmap(t, append([]string{"data"}, c.args...)...)
 		if code != codeInput || stdout != "" || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 1 {

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/urfave/cli/v2"
+	"github.com/urfave/cli/v3"
 
 	"roadmap/pkg/torch"
 )
@@ -23,7 +23,7 @@ func doctorVerb() *cli.Command {
 			"A missing GPU is no fault; a libtorch that computes wrongly is (exit code 1).\n\n" +
 			"Example:\n  roadmap doctor\n  roadmap doctor --json",
 		Flags:  []cli.Flag{jsonFlag()},
-		Action: doctor,
+		Action: action(doctor),
 	}
 }
 
@@ -52,7 +52,7 @@ type gpu struct {
 	Total  int64  `json:"total_bytes"`
 }
 
-func doctor(c *cli.Context) error {
+func doctor(c *call) error {
 	if _, err := positional(c, 0, 0); err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/urfave/cli/v2"
+	"github.com/urfave/cli/v3"
 
 	"roadmap/backbones"
 	"roadmap/pkg/config"
@@ -41,7 +41,7 @@ func embedVerb() *cli.Command {
 			&cli.StringFlag{Name: "out", Required: true, Usage: "file to write: .npy or .safetensors"},
 			&cli.BoolFlag{Name: "force", Usage: "replace --out if it is there"},
 			quietFlag(), jsonFlag()),
-		Action: embedAction,
+		Action: action(embedAction),
 	}
 }
 
@@ -84,7 +84,7 @@ func (n *network) close() {
 
 // openNetwork builds the network, loads its weights and opens the images. The
 // network computes in a precision; "": the run's, or float32.
-func openNetwork(c *cli.Context, precision string) (opened *network, err error) {
+func openNetwork(c *call, precision string) (opened *network, err error) {
 	n := &network{scope: torch.NewScope()}
 	defer func() {
 		if err != nil {
@@ -121,7 +121,7 @@ func openNetwork(c *cli.Context, precision string) (opened *network, err error) 
 	}
 	dtype, err := embed.Precision(cmp.Or(precision, choice.precision), n.device)
 	if err != nil {
-		return nil, usageError(c.Command.HelpName, "--%w", err)
+		return nil, usageError(c.FullName(), "--%w", err)
 	}
 	bar := newProgress(c, "embed", "images", n.dataset.Len())
 	n.images, err = embed.New(n.dataset, *choice.transform, embed.Options{Batch: c.Int("batch"), Workers: c.Int("workers"), Precision: dtype,
@@ -144,9 +144,9 @@ type choice struct {
 	open      func() (*data.Dataset, error)
 }
 
-func choose(c *cli.Context) (*choice, error) {
+func choose(c *call) (*choice, error) {
 	if c.Int("batch") < 1 {
-		return nil, usageError(c.Command.HelpName, "--batch is %d; give at least 1", c.Int("batch"))
+		return nil, usageError(c.FullName(), "--batch is %d; give at least 1", c.Int("batch"))
 	}
 	model, dataset, err := settings(c)
 	if err != nil {
@@ -157,13 +157,13 @@ func choose(c *cli.Context) (*choice, error) {
 	switch run := c.String("run"); {
 	case run != "":
 		if c.String("data") == "" && len(dataset) > 0 {
-			return nil, usageError(c.Command.HelpName, "--set data.* belongs to --data; without it the run's own test split is embedded")
+			return nil, usageError(c.FullName(), "--set data.* belongs to --data; without it the run's own test split is embedded")
 		}
 		if err := chosen.fromRun(c, run, model); err != nil {
 			return nil, err
 		}
 	case c.String("model") == "" || c.String("data") == "":
-		return nil, usageError(c.Command.HelpName, "which network and images? give --run RUN_FOLDER, or --model and --data")
+		return nil, usageError(c.FullName(), "which network and images? give --run RUN_FOLDER, or --model and --data")
 	default:
 		if chosen.model, err = config.Assign(c.String("model"), model...); err != nil {
 			return nil, err
@@ -180,14 +180,14 @@ func choose(c *cli.Context) (*choice, error) {
 }
 
 // settings sorts --set by what it is for.
-func settings(c *cli.Context) (model, dataset []string, err error) {
+func settings(c *call) (model, dataset []string, err error) {
 	for _, word := range c.StringSlice("set") {
 		if setting, ok := strings.CutPrefix(word, "model."); ok {
 			model = append(model, setting)
 		} else if setting, ok := strings.CutPrefix(word, "data."); ok {
 			dataset = append(dataset, setting)
 		} else {
-			return nil, nil, usageError(c.Command.HelpName, "--set %s: give model.key=value or data.key=value", word)
+			return nil, nil, usageError(c.FullName(), "--set %s: give model.key=value or data.key=value", word)
 		}
 	}
 	return model, dataset, nil
@@ -195,9 +195,9 @@ func settings(c *cli.Context) (model, dataset []string, err error) {
 
 // fromRun takes network, weights, transform and, without --data, the test
 // split from a run folder.
-func (ch *choice) fromRun(c *cli.Context, folder string, model []string) error {
+func (ch *choice) fromRun(c *call, folder string, model []string) error {
 	if c.String("model") != "" || len(model) > 0 {
-		return usageError(c.Command.HelpName, "--run brings its own network: drop --model and --set model.*")
+		return usageError(c.FullName(), "--run brings its own network: drop --model and --set model.*")
 	}
 	recipe, weights, err := train.OpenTrained(folder)
 	if err != nil {
@@ -209,7 +209,7 @@ func (ch *choice) fromRun(c *cli.Context, folder string, model []string) error {
 	}
 	if c.String("data") == "" {
 		if c.String("root") != "" {
-			return usageError(c.Command.HelpName, "--root belongs to --data")
+			return usageError(c.FullName(), "--root belongs to --data")
 		}
 		ch.open = func() (*data.Dataset, error) {
 			collection, err := config.Build(data.Registry, recipe.Data)
@@ -246,13 +246,13 @@ type embedded struct {
 	Deviation *embed.Deviation `json:"deviation,omitempty"` // in 16 bits
 }
 
-func embedAction(c *cli.Context) error {
+func embedAction(c *call) error {
 	if _, err := positional(c, 0, 0); err != nil {
 		return err
 	}
 	out := c.String("out")
 	if ext := filepath.Ext(out); ext != ".npy" && ext != ".safetensors" {
-		return usageError(c.Command.HelpName, "--out %s: the name must end in .npy or .safetensors", out)
+		return usageError(c.FullName(), "--out %s: the name must end in .npy or .safetensors", out)
 	}
 	list := strings.TrimSuffix(out, filepath.Ext(out)) + ".csv"
 	if !c.Bool("force") {
@@ -286,9 +286,9 @@ func embedAction(c *cli.Context) error {
 
 // write embeds the images into a file: row by row into an .npy, at once with
 // the labels into a .safetensors.
-func (n *network) write(c *cli.Context, out string) error {
+func (n *network) write(c *call, out string) error {
 	if filepath.Ext(out) == ".safetensors" {
-		rows, err := n.images.All(c.Context, n.model, n.device)
+		rows, err := n.images.All(c.ctx, n.model, n.device)
 		if err != nil {
 			return err
 		}
@@ -303,7 +303,7 @@ func (n *network) write(c *cli.Context, out string) error {
 		return err
 	}
 	defer file.Discard()
-	err = n.images.Run(c.Context, n.model, n.device, func(rows []float32) error {
+	err = n.images.Run(c.ctx, n.model, n.device, func(rows []float32) error {
 		return file.Append(tensorio.Of(rows, len(rows)/n.model.Dim(), n.model.Dim()))
 	})
 	if err != nil {
@@ -343,7 +343,7 @@ func writeList(path string, d *data.Dataset, overwrite bool) error {
 
 // loadWeights reads a file of weights into the network and says what the file
 // did not have.
-func loadWeights(c *cli.Context, m *backbones.Model, path string) error {
+func loadWeights(c *call, m *backbones.Model, path string) error {
 	loaded, err := m.Load(backbones.Weights{File: path, Key: c.String("key"), Strict: true, Drop: c.StringSlice("drop")})
 	if err != nil {
 		return fmt.Errorf("weights: %w", err)

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/urfave/cli/v2"
+	"github.com/urfave/cli/v3"
 
 	"roadmap/eval"
 	"roadmap/eval/rank"
@@ -61,7 +61,7 @@ func evalVerb() *cli.Command {
 			&cli.StringFlag{Name: "precision", Value: "exact", Usage: "exact, or float32: no integers to screen with; the same figures"},
 			&cli.IntFlag{Name: "memory", Value: 2048, Usage: "MiB for what grows with the input"},
 		}, imageFlags()...), quietFlag(), jsonFlag()),
-		Action: evalAction,
+		Action: action(evalAction),
 	}
 }
 
@@ -124,7 +124,7 @@ type curvePoint struct {
 	Lone  int      `json:"lone"`
 }
 
-func evalAction(c *cli.Context) error {
+func evalAction(c *call) error {
 	if _, err := positional(c, 0, 0); err != nil {
 		return err
 	}
@@ -167,8 +167,8 @@ func evalAction(c *cli.Context) error {
 }
 
 // checkEval refuses options that do not go together.
-func checkEval(c *cli.Context) error {
-	refuse := func(format string, args ...any) error { return usageError(c.Command.HelpName, format, args...) }
+func checkEval(c *call) error {
+	refuse := func(format string, args ...any) error { return usageError(c.FullName(), format, args...) }
 	images := c.IsSet("run") || c.IsSet("model") || c.IsSet("data") || c.IsSet("weights")
 	protocol := c.String("protocol")
 	plain := []string{"per-query", "gap", "batch-curve", "bootstrap", "level"}
@@ -220,7 +220,7 @@ type extras struct {
 	draws    int
 }
 
-func readExtras(c *cli.Context) (x *extras, err error) {
+func readExtras(c *call) (x *extras, err error) {
 	x = &extras{bounds: eval.GapOptions{Alpha: c.Float64("alpha"), Beta: c.Float64("beta")}, draws: c.Int("draws")}
 	switch kind, value, _ := strings.Cut(c.String("gap"), "="); {
 	case !c.IsSet("gap"):
@@ -277,13 +277,13 @@ func (x *extras) check(s *sets, o eval.Options) error {
 }
 
 // comparison reads the options about comparing rows, which eval and search share.
-func comparison(c *cli.Context) (o eval.Options, err error) {
+func comparison(c *call) (o eval.Options, err error) {
 	memory, precision := c.Int("memory"), c.String("precision")
 	switch {
 	case memory < 1 || memory > math.MaxInt64>>20:
-		return o, usageError(c.Command.HelpName, "--memory is %d MiB; give 1 or more, up to %d", memory, int64(math.MaxInt64>>20))
+		return o, usageError(c.FullName(), "--memory is %d MiB; give 1 or more, up to %d", memory, int64(math.MaxInt64>>20))
 	case precision != "exact" && precision != "float32":
-		return o, usageError(c.Command.HelpName, "--precision is %q; give exact or float32", precision)
+		return o, usageError(c.FullName(), "--precision is %q; give exact or float32", precision)
 	}
 	o = eval.Options{Distance: eval.Distance(c.String("distance")), Float32: precision == "float32", MemoryBytes: int64(memory) << 20}
 	if o.Device, err = torch.ParseDevice(c.String("device")); err != nil {
@@ -293,7 +293,7 @@ func comparison(c *cli.Context) (o eval.Options, err error) {
 }
 
 // evalOptions adds what is measured.
-func evalOptions(c *cli.Context) (eval.Options, error) {
+func evalOptions(c *call) (eval.Options, error) {
 	o, err := comparison(c)
 	if err != nil {
 		return o, err
@@ -318,13 +318,13 @@ func usualMetrics(candidates int) []string {
 }
 
 // evalPlain evaluates one set, or queries with a gallery.
-func evalPlain(c *cli.Context, s *sets, x *extras, o eval.Options) (*evaluated, error) {
+func evalPlain(c *call, s *sets, x *extras, o eval.Options) (*evaluated, error) {
 	if len(o.Metrics) == 0 {
 		o.Metrics = usualMetrics(s.candidates())
 	}
 	bar := newProgress(c, "compare", "pairs", 0)
 	o.Progress = bar.pairs
-	found, err := eval.Run(c.Context, s.in, o)
+	found, err := eval.Run(c.ctx, s.in, o)
 	if err != nil {
 		return nil, err
 	}
@@ -383,12 +383,12 @@ func (p *progress) pairs(done, total int64) {
 	p.set(int(done), "")
 }
 
-func evalRevisited(c *cli.Context, s *sets, o eval.Options) (*evaluated, error) {
+func evalRevisited(c *call, s *sets, o eval.Options) (*evaluated, error) {
 	truth, err := eval.ReadGroundTruth(c.String("ground-truth"))
 	if err != nil {
 		return nil, err
 	}
-	found, err := eval.Revisited(c.Context, s.in.Query, s.in.Gallery, truth, o)
+	found, err := eval.Revisited(c.ctx, s.in.Query, s.in.Gallery, truth, o)
 	if err != nil {
 		return nil, err
 	}
@@ -402,10 +402,10 @@ func evalRevisited(c *cli.Context, s *sets, o eval.Options) (*evaluated, error) 
 	return r, nil
 }
 
-func evalVehicleID(c *cli.Context, s *sets, o eval.Options) (*evaluated, error) {
+func evalVehicleID(c *call, s *sets, o eval.Options) (*evaluated, error) {
 	repeats := c.Int("repeats")
 	s.in.Levels = nil
-	spread, last, err := eval.VehicleID(c.Context, s.in, repeats, o)
+	spread, last, err := eval.VehicleID(c.ctx, s.in, repeats, o)
 	if err != nil {
 		return nil, err
 	}
@@ -419,10 +419,10 @@ func evalVehicleID(c *cli.Context, s *sets, o eval.Options) (*evaluated, error) 
 	return r, nil
 }
 
-func evalGap(c *cli.Context, s *sets, x *extras, o eval.Options) (*gapFigures, error) {
+func evalGap(c *call, s *sets, x *extras, o eval.Options) (*gapFigures, error) {
 	bar := newProgress(c, "gap", "pairs", 0)
 	o.Progress = bar.pairs
-	g, err := eval.DecomposabilityGap(c.Context, s.in, x.batches, x.bounds, o)
+	g, err := eval.DecomposabilityGap(c.ctx, s.in, x.batches, x.bounds, o)
 	if err != nil {
 		return nil, err
 	}
@@ -457,9 +457,9 @@ func batchFile(path string) ([][]int, error) {
 	return batches, nil
 }
 
-func evalCurve(c *cli.Context, s *sets, x *extras, o eval.Options) ([]curvePoint, error) {
+func evalCurve(c *call, s *sets, x *extras, o eval.Options) ([]curvePoint, error) {
 	o.Metrics = []string{"map"}
-	found, err := eval.BatchCurve(c.Context, s.in, x.sizes, x.draws, o)
+	found, err := eval.BatchCurve(c.ctx, s.in, x.sizes, x.draws, o)
 	if err != nil {
 		return nil, err
 	}

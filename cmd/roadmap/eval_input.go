@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/urfave/cli/v2"
-
 	"roadmap/eval"
 	"roadmap/pkg/fault"
 	"roadmap/pkg/tensorio"
@@ -37,7 +35,7 @@ func (s *sets) candidates() int {
 func (s *sets) name(query int) string { return s.names[s.in.QueryLabels[query]] }
 
 // openSets opens what eval's options name: files, or images to be embedded.
-func openSets(c *cli.Context) (*sets, error) {
+func openSets(c *call) (*sets, error) {
 	if !c.IsSet("embeddings") {
 		return embedSets(c)
 	}
@@ -49,7 +47,7 @@ func openSets(c *cli.Context) (*sets, error) {
 	return s, nil
 }
 
-func (s *sets) open(c *cli.Context) error {
+func (s *sets) open(c *call) error {
 	query, err := s.embeddings(c.String("embeddings"))
 	if err != nil {
 		return err
@@ -130,7 +128,7 @@ func (s *sets) number(name string, lists []tensorio.Labels) eval.Level {
 }
 
 // level reads --level: a column of the labels' .csv, or NAME=FILE[,GALLERY_FILE].
-func (s *sets) level(c *cli.Context, spec string) error {
+func (s *sets) level(c *call, spec string) error {
 	name, files, given := strings.Cut(spec, "=")
 	paths := strings.Split(files, ",")
 	sides := 1
@@ -185,13 +183,13 @@ func column(path, name string) (tensorio.Labels, error) {
 
 // embedSets embeds the images that the options name; their dataset gives the
 // labels and the further levels.
-func embedSets(c *cli.Context) (*sets, error) {
+func embedSets(c *call) (*sets, error) {
 	n, err := openNetwork(c, "")
 	if err != nil {
 		return nil, err
 	}
 	defer n.close()
-	rows, err := n.images.All(c.Context, n.model, n.device)
+	rows, err := n.images.All(c.ctx, n.model, n.device)
 	if err != nil {
 		return nil, err
 	}

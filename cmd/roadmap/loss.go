@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/urfave/cli/v2"
+	"github.com/urfave/cli/v3"
 
 	"roadmap/losses"
 	"roadmap/pkg/config"
@@ -46,7 +46,7 @@ func lossVerb() *cli.Command {
 			&cli.BoolFlag{Name: "force", Usage: "replace the files to write if they are there"},
 			jsonFlag(),
 		},
-		Action: lossAction,
+		Action: action(lossAction),
 	}
 }
 
@@ -62,7 +62,7 @@ type lossResult struct {
 	Parameters map[string]any `json:"parameters"`
 }
 
-func lossAction(c *cli.Context) error {
+func lossAction(c *call) error {
 	if c.Bool("list") {
 		return listLosses(c)
 	}
@@ -100,7 +100,7 @@ func lossAction(c *cli.Context) error {
 }
 
 // chooseLoss makes the loss of that name as the options set it.
-func chooseLoss(c *cli.Context, name string) (losses.Loss, error) {
+func chooseLoss(c *call, name string) (losses.Loss, error) {
 	settings := c.StringSlice("set")
 	for _, key := range []string{"chunk", "dtype"} {
 		if c.IsSet(key) {
@@ -116,15 +116,15 @@ func chooseLoss(c *cli.Context, name string) (losses.Loss, error) {
 		return nil, err
 	}
 	if (c.IsSet("grad") || c.IsSet("grad-gallery")) && !losses.Trainable(loss) {
-		return nil, usageError(c.Command.HelpName, "%s has no gradient: it is a metric; leave --grad away", name)
+		return nil, usageError(c.FullName(), "%s has no gradient: it is a metric; leave --grad away", name)
 	}
 	return loss, nil
 }
 
 // checkGradientFiles refuses names that the gradients cannot be written to,
 // before anything is computed and before either is written.
-func checkGradientFiles(c *cli.Context) error {
-	verb := c.Command.HelpName
+func checkGradientFiles(c *call) error {
+	verb := c.FullName()
 	if c.IsSet("grad-gallery") && !c.IsSet("gallery") {
 		return usageError(verb, "--grad-gallery wants a --gallery")
 	}
@@ -155,8 +155,8 @@ func checkGradientFiles(c *cli.Context) error {
 }
 
 // readLossInput reads the files; tensors that a gradient is asked of require one.
-func readLossInput(c *cli.Context, s *torch.Scope, l losses.Loss, device torch.Device) (losses.Input, error) {
-	verb := c.Command.HelpName
+func readLossInput(c *call, s *torch.Scope, l losses.Loss, device torch.Device) (losses.Input, error) {
+	verb := c.FullName()
 	scores := c.IsSet("scores") || c.IsSet("relevance")
 	switch {
 	case scores && (c.IsSet("embeddings") || c.IsSet("labels") || c.IsSet("gallery") || c.IsSet("gallery-labels")):
@@ -209,7 +209,7 @@ func readLossInput(c *cli.Context, s *torch.Scope, l losses.Loss, device torch.D
 	return in, nil
 }
 
-func readScores(c *cli.Context, s *torch.Scope, l losses.Loss, device torch.Device) (losses.Input, error) {
+func readScores(c *call, s *torch.Scope, l losses.Loss, device torch.Device) (losses.Input, error) {
 	in := losses.Input{QueryName: c.String("scores"), GalleryName: c.String("relevance")}
 	for _, part := range []struct {
 		option string
@@ -274,7 +274,7 @@ func toTensor(s *torch.Scope, l losses.Loss, values tensorio.Tensor, device torc
 }
 
 // evaluateLoss runs the loss, measures it, and writes the gradients.
-func evaluateLoss(c *cli.Context, s *torch.Scope, l losses.Loss, in losses.Input, result *lossResult) error {
+func evaluateLoss(c *call, s *torch.Scope, l losses.Loss, in losses.Input, result *lossResult) error {
 	first := in.Query
 	if first == nil {
 		first = in.Scores
@@ -347,7 +347,7 @@ type listedLoss struct {
 	Parameters map[string]any `json:"parameters"`
 }
 
-func listLosses(c *cli.Context) error {
+func listLosses(c *call) error {
 	if _, err := positional(c, 0, 0); err != nil {
 		return err
 	}

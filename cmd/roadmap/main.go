@@ -12,15 +12,15 @@
 //			Description: "What it does, in full sentences.\n\nExample:\n" +
 //				"  roadmap search queries.npy --gallery gallery.npy -k 10",
 //			Flags:  []cli.Flag{&cli.IntFlag{Name: "k", Value: 10, Usage: "neighbours a query"}, jsonFlag()},
-//			Action: search,
+//			Action: action(search),
 //		}
 //	}
 //
-// The action takes its words from positional, prints its result with answer
+// The action takes its operands from positional, prints its result with answer
 // (one JSON object under --json, a text or a table otherwise), reports through
-// newProgress and logger, stops when c.Context is done, and returns errors as
+// newProgress and logger, stops when c.ctx is done, and returns errors as
 // values: an input error (package fault) ends the program with code 2, any
-// other with 1, an interrupt with 130. Options are checked before the action
+// other with 1, an interrupt with 130. Options are checked by urfave/cli before the action
 // runs: unknown ones, missing values and missing required ones never reach it.
 // "go test ./cmd/roadmap -update" writes the verb's help into testdata.
 package main

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/urfave/cli/v2"
+	"github.com/urfave/cli/v3"
 
 	"roadmap/pkg/fault"
 )
@@ -47,11 +47,11 @@ func probeVerb() *cli.Command {
 			&cli.Float64Flag{Name: "alpha"},
 			&cli.DurationFlag{Name: "every"},
 		},
-		Action: probe,
+		Action: action(probe),
 	}
 }
 
-func probe(c *cli.Context) error {
+func probe(c *call) error {
 	words, err := positional(c, 1, 2)
 	if err != nil {
 		return err
@@ -66,14 +66,14 @@ func probe(c *cli.Context) error {
 	case "wait":
 		logger(c).Info("waiting")
 		select {
-		case <-c.Context.Done():
+		case <-c.ctx.Done():
 		case <-time.After(20 * time.Second):
 			return errors.New("no signal came")
 		}
 		if len(words) == 2 { // stops for nothing but a second signal
 			time.Sleep(20 * time.Second)
 		}
-		return fmt.Errorf("saved step 7: %w", c.Context.Err())
+		return fmt.Errorf("saved step 7: %w", c.ctx.Err())
 	case "nan":
 		return answer(c, math.NaN(), nil)
 	case "notes":
@@ -148,7 +148,7 @@ func TestHelp(t *testing.T) {
 			t.Errorf("no %s with %q in the list\n%s", verb.Name, verb.Usage, list)
 		}
 		helpOf(t, verb.Name, verb)
-		for _, inner := range verb.Subcommands {
+		for _, inner := range verb.Commands {
 			helpOf(t, verb.Name+" "+inner.Name, inner)
 		}
 	}
@@ -163,7 +163,7 @@ func helpOf(t *testing.T, words string, verb *cli.Command) {
 		}
 		golden(t, filepath.Join("help", "roadmap_"+strings.ReplaceAll(words, " ", "_")+".txt"), stdout)
 		_, example, _ := strings.Cut(verb.Description, "Example")
-		if verb.Action != nil && !strings.HasPrefix(strings.TrimLeft(example, "s"), ":\n  roadmap "+words) {
+		if len(verb.Commands) == 0 && !strings.HasPrefix(strings.TrimLeft(example, "s"), ":\n  roadmap "+words) {
 			t.Errorf("the description has no \"Example:\" followed by a line \"  roadmap %s …\"", words)
 		}
 	})
@@ -241,8 +241,8 @@ func TestOptionsStandAnywhere(t *testing.T) {
 	const want = `{"alpha":-0.5,"every":"0s","k":-3,"out":"x y","set":["a=1,2","--b=-"],"words":["done","-1"]}`
 	for _, args := range [][]string{
 		{"probe", "--json", "--out", "x y", "--set", "a=1,2", "--set", "--b=-", "-k", "-3", "--alpha=-0.5", "done", "-1"},
-		{"probe", "done", "-1", "--json", "-o", "x y", "--set=a=1,2", "--set=--b=-", "--k", "-3", "--alpha", "-.5"},
-		{"probe", "done", "--set", "a=1,2", "--out=x y", "-1", "-set", "--b=-", "-k=-3", "--json=true", "--alpha", "-5e-1"},
+		{"probe", "done", "--json", "-o", "x y", "--set=a=1,2", "--set=--b=-", "--k", "-3", "--alpha", "-.5", "-1"}, // a negative number ends the options
+		{"probe", "--set", "a=1,2", "--out=x y", "done", "-set", "--b=-", "-k=-3", "--json=true", "--alpha", "-5e-1", "-1"},
 		{"probe", "--json", "--out", "x y", "--set", "a=1,2", "--set", "--b=-", "-k", "-3", "--alpha=-0.5", "--", "done", "-1"},
 	} {
 		stdout, stderr, code := roadmap(t, args...)
@@ -256,6 +256,9 @@ func TestOptionsStandAnywhere(t *testing.T) {
 	stdout, _, _ := roadmap(t, "probe", "--json", "--", "done", "--out")
 	if !strings.Contains(stdout, `"words":["done","--out"]`) {
 		t.Errorf("after --, an option is a word: %s", stdout)
+	}
+	if stdout, _, code := roadmap(t, "probe", "done", "--json", "more", "-k", "010"); code != codeDone || !strings.Contains(stdout, `"k":10,"out":"","set":[],"words":["done","more"]`) {
+		t.Errorf("options between operands: code %d, %s", code, stdout)
 	}
 	if stdout, _, code := roadmap(t, "probe", "help"); code != codeDone || stdout != "done <&>\n" {
 		t.Errorf("the word help: code %d, %q", code, stdout)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
-	"github.com/urfave/cli/v2"
+	"github.com/urfave/cli/v3"
 )
 
 // jsonFlag and quietFlag are options that verbs share.
@@ -27,11 +27,11 @@ func quietFlag() cli.Flag {
 
 // answer prints the result of a verb, once, on standard output: under --json
 // as one object on one line, otherwise as human writes it.
-func answer(c *cli.Context, result any, human func(w io.Writer) error) error {
+func answer(c *call, result any, human func(w io.Writer) error) error {
 	if !c.Bool("json") {
-		return human(c.App.Writer)
+		return human(c.Root().Writer)
 	}
-	encoder := json.NewEncoder(c.App.Writer)
+	encoder := json.NewEncoder(c.Root().Writer)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(result); err != nil {
 		return fmt.Errorf("print the result as JSON: %w", err)
@@ -96,7 +96,7 @@ func numeric(rows [][]string, column int) bool {
 
 // logger writes notes for people to standard error; under --quiet warnings and
 // errors alone.
-func logger(c *cli.Context) *slog.Logger {
+func logger(c *call) *slog.Logger {
 	lowest := slog.LevelInfo
 	if c.Bool("quiet") {
 		lowest = slog.LevelWarn

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/schollz/progressbar/v3"
-	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
 )
 
@@ -28,7 +27,7 @@ func newConsole(w io.Writer) *console {
 	return &console{w: w, terminal: ok && term.IsTerminal(int(file.Fd()))}
 }
 
-func screenOf(c *cli.Context) *console { return c.App.Metadata[screenKey].(*console) }
+func screenOf(c *call) *console { return c.Root().Metadata[screenKey].(*console) }
 
 func (s *console) Write(p []byte) (int, error) {
 	s.mu.Lock()
@@ -67,7 +66,7 @@ const (
 
 // newProgress begins the progress of total units ("steps", "images"); a total
 // of 0 is unknown. Call finish at the end. Under --quiet nothing is shown.
-func newProgress(c *cli.Context, what, unit string, total int) *progress {
+func newProgress(c *call, what, unit string, total int) *progress {
 	screen := screenOf(c)
 	if c.Bool("quiet") {
 		screen = nil

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/urfave/cli/v2"
+	"github.com/urfave/cli/v3"
 
 	"roadmap/eval"
 	"roadmap/pkg/fault"
@@ -44,7 +44,7 @@ func searchVerb() *cli.Command {
 			&cli.BoolFlag{Name: "force", Usage: "replace --out if it is there"},
 			quietFlag(), jsonFlag(),
 		},
-		Action: searchAction,
+		Action: action(searchAction),
 	}
 }
 
@@ -58,7 +58,7 @@ type searched struct {
 	Seconds float64  `json:"seconds"`
 }
 
-func searchAction(c *cli.Context) error {
+func searchAction(c *call) error {
 	if _, err := positional(c, 0, 0); err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func searchAction(c *cli.Context) error {
 		result.Gallery = gallery.Shape[0]
 	}
 	if n := s.candidates(); result.K < 1 || result.K > n {
-		return usageError(c.Command.HelpName, "-k is %d; there are %d candidates: give a number from 1 to %d", result.K, n, n)
+		return usageError(c.FullName(), "-k is %d; there are %d candidates: give a number from 1 to %d", result.K, n, n)
 	}
 	bar := newProgress(c, "compare", "pairs", 0)
 	o.Progress = bar.pairs
@@ -109,17 +109,17 @@ func searchAction(c *cli.Context) error {
 }
 
 // searchOut names the files to write and refuses those that are there.
-func searchOut(c *cli.Context) ([]string, error) {
+func searchOut(c *call) ([]string, error) {
 	out := []string{c.String("out")}
 	switch filepath.Ext(out[0]) {
 	case ".npy":
 		out = append(out, strings.TrimSuffix(out[0], ".npy")+".scores.npy")
 		if c.IsSet("query-paths") || c.IsSet("gallery-paths") {
-			return nil, usageError(c.Command.HelpName, "--query-paths and --gallery-paths go into a .csv: give --out X.csv")
+			return nil, usageError(c.FullName(), "--query-paths and --gallery-paths go into a .csv: give --out X.csv")
 		}
 	case ".csv":
 	default:
-		return nil, usageError(c.Command.HelpName, "--out %s: the name must end in .npy or .csv", out[0])
+		return nil, usageError(c.FullName(), "--out %s: the name must end in .npy or .csv", out[0])
 	}
 	if c.Bool("force") {
 		return out, nil
@@ -133,7 +133,7 @@ func searchOut(c *cli.Context) ([]string, error) {
 }
 
 // searchNPY writes rows and scores, [N, k] each.
-func (s *sets) searchNPY(c *cli.Context, out []string, o eval.Options) error {
+func (s *sets) searchNPY(c *call, out []string, o eval.Options) error {
 	k := c.Int("k")
 	files := make([]*tensorio.NPYWriter, 2)
 	for i, dtype := range []tensorio.DType{tensorio.Int64, tensorio.Float32} {
@@ -145,7 +145,7 @@ func (s *sets) searchNPY(c *cli.Context, out []string, o eval.Options) error {
 		files[i] = file
 	}
 	rows, scores := make([]int64, k), make([]float32, k)
-	err := eval.Search(c.Context, s.in.Query, s.in.Gallery, k, o, func(_ int, found []eval.Neighbour) error {
+	err := eval.Search(c.ctx, s.in.Query, s.in.Gallery, k, o, func(_ int, found []eval.Neighbour) error {
 		for i, f := range found {
 			rows[i], scores[i] = int64(f.Item), f.Score
 		}
@@ -165,7 +165,7 @@ func (s *sets) searchNPY(c *cli.Context, out []string, o eval.Options) error {
 
 // searchCSV writes query, rank, item and score, a line a neighbour, and the
 // paths that are known.
-func (s *sets) searchCSV(c *cli.Context, out string, r searched, o eval.Options) error {
+func (s *sets) searchCSV(c *call, out string, r searched, o eval.Options) error {
 	queryPaths, err := paths(c.String("query-paths"), r.Queries)
 	if err != nil {
 		return err
@@ -189,7 +189,7 @@ func (s *sets) searchCSV(c *cli.Context, out string, r searched, o eval.Options)
 		if err := table.Write(header); err != nil {
 			return err
 		}
-		err := eval.Search(c.Context, s.in.Query, s.in.Gallery, r.K, o, func(query int, found []eval.Neighbour) error {
+		err := eval.Search(c.ctx, s.in.Query, s.in.Gallery, r.K, o, func(query int, found []eval.Neighbour) error {
 			for i, f := range found {
 				line := []string{strconv.Itoa(query), strconv.Itoa(i + 1), strconv.Itoa(int(f.Item)), strconv.FormatFloat(float64(f.Score), 'g', -1, 32)}
 				if queryPaths != nil {

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/urfave/cli/v2"
+	"github.com/urfave/cli/v3"
 
 	"roadmap/configs"
 	"roadmap/pkg/config"
@@ -39,11 +39,11 @@ func trainVerb() *cli.Command {
 			&cli.BoolFlag{Name: "list", Usage: "list the program's recipes"},
 			quietFlag(), jsonFlag(),
 		},
-		Action: trainAction,
+		Action: action(trainAction),
 	}
 }
 
-func trainAction(c *cli.Context) error {
+func trainAction(c *call) error {
 	words, err := positional(c, 0, -1)
 	if err != nil {
 		return err
@@ -55,7 +55,7 @@ func trainAction(c *cli.Context) error {
 		return listRecipes(c)
 	}
 	if c.String("resume") != "" && (c.String("out") != "" || c.Bool("force")) {
-		return usageError(c.Command.HelpName, "--resume goes on in the run's own folder: drop --out and --force")
+		return usageError(c.FullName(), "--resume goes on in the run's own folder: drop --out and --force")
 	}
 	recipe, overrides, err := recipeWords(c, words)
 	if err != nil {
@@ -76,25 +76,25 @@ func trainAction(c *cli.Context) error {
 }
 
 // recipeWords takes the arguments apart: a recipe, then overrides.
-func recipeWords(c *cli.Context, words []string) (recipe string, overrides []string, err error) {
+func recipeWords(c *call, words []string) (recipe string, overrides []string, err error) {
 	resume := c.String("resume")
 	for _, word := range words {
 		switch {
 		case strings.Contains(word, "="):
 			overrides = append(overrides, word)
 			if resume != "" && !continues(word) {
-				return "", nil, usageError(c.Command.HelpName, "override %q would make another run; with --resume only train.*, eval.* and optimizer.lr can change, so begin anew with it", word)
+				return "", nil, usageError(c.FullName(), "override %q would make another run; with --resume only train.*, eval.* and optimizer.lr can change, so begin anew with it", word)
 			}
 		case resume != "":
-			return "", nil, usageError(c.Command.HelpName, "--resume takes its recipe from the run folder, so %q has no place here", word)
+			return "", nil, usageError(c.FullName(), "--resume takes its recipe from the run folder, so %q has no place here", word)
 		case recipe == "":
 			recipe = word
 		default:
-			return "", nil, usageError(c.Command.HelpName, "two recipes, %q and %q; overrides have the form key=value", recipe, word)
+			return "", nil, usageError(c.FullName(), "two recipes, %q and %q; overrides have the form key=value", recipe, word)
 		}
 	}
 	if recipe == "" && resume == "" {
-		return "", nil, usageError(c.Command.HelpName, "which recipe? give one of %s, or a YAML file", strings.Join(configs.Names(), ", "))
+		return "", nil, usageError(c.FullName(), "which recipe? give one of %s, or a YAML file", strings.Join(configs.Names(), ", "))
 	}
 	if d := c.String("device"); d != "" {
 		overrides = append(overrides, "train.device="+strconv.Quote(d))
@@ -109,7 +109,7 @@ func continues(override string) bool {
 	return strings.HasPrefix(key, "train.") || strings.HasPrefix(key, "eval.") || key == "optimizer.lr"
 }
 
-func recipeTree(c *cli.Context, recipe string) (*config.Tree, error) {
+func recipeTree(c *call, recipe string) (*config.Tree, error) {
 	folder := c.String("resume")
 	if folder == "" {
 		return config.Load(recipe, configs.Open)
@@ -125,7 +125,7 @@ func recipeTree(c *cli.Context, recipe string) (*config.Tree, error) {
 	return config.Parse(path, text)
 }
 
-func listRecipes(c *cli.Context) error {
+func listRecipes(c *call) error {
 	type listed struct {
 		Name    string `json:"name"`
 		Summary string `json:"summary"`
@@ -141,7 +141,7 @@ func listRecipes(c *cli.Context) error {
 	return answer(c, result, func(w io.Writer) error { return printTable(w, []string{"recipe", "what it is"}, rows) })
 }
 
-func printConfig(c *cli.Context, recipe *train.Recipe) error {
+func printConfig(c *call, recipe *train.Recipe) error {
 	if err := recipe.Resolve(); err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func printConfig(c *cli.Context, recipe *train.Recipe) error {
 }
 
 // runRecipe builds the run, gives it its folder and lets it go.
-func runRecipe(c *cli.Context, name string, recipe *train.Recipe) (err error) {
+func runRecipe(c *call, name string, recipe *train.Recipe) (err error) {
 	watch := &watcher{c: c}
 	defer watch.finish()
 	run, err := openRun(c, name, recipe, train.Observer{Step: watch.step, Embed: watch.embed, Note: watch.note})
@@ -172,7 +172,7 @@ func runRecipe(c *cli.Context, name string, recipe *train.Recipe) (err error) {
 			err = closing
 		}
 	}()
-	result, err := run.Train(c.Context)
+	result, err := run.Train(c.ctx)
 	watch.finish()
 	if err != nil {
 		return err
@@ -181,7 +181,7 @@ func runRecipe(c *cli.Context, name string, recipe *train.Recipe) (err error) {
 }
 
 // openRun makes a new run with a folder, or takes up that of --resume.
-func openRun(c *cli.Context, name string, recipe *train.Recipe, o train.Observer) (*train.Run, error) {
+func openRun(c *call, name string, recipe *train.Recipe, o train.Observer) (*train.Run, error) {
 	if folder := c.String("resume"); folder != "" {
 		f, err := train.OpenFolder(folder)
 		if err != nil {
@@ -208,7 +208,7 @@ func openRun(c *cli.Context, name string, recipe *train.Recipe, o train.Observer
 }
 
 // outFolder is --out, or the first of runs/NAME, runs/NAME-2, … that is free.
-func outFolder(c *cli.Context, recipe string) string {
+func outFolder(c *call, recipe string) string {
 	if out := c.String("out"); out != "" {
 		return out
 	}
@@ -244,7 +244,7 @@ func printRun(w io.Writer, recipe *train.Recipe, result *train.Result) error {
 
 // watcher shows a run's progress: one bar for the steps, one for each evaluation.
 type watcher struct {
-	c        *cli.Context
+	c        *call
 	stage    string
 	progress *progress
 }

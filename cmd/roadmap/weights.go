@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/urfave/cli/v2"
+	"github.com/urfave/cli/v3"
 
 	"roadmap/backbones"
 	"roadmap/pkg/config"
@@ -23,7 +23,7 @@ func weightsVerb() *cli.Command {
 	return &cli.Command{
 		Name:  "weights",
 		Usage: "look into files of weights and convert them",
-		Subcommands: []*cli.Command{
+		Commands: []*cli.Command{
 			{
 				Name:      "inspect",
 				Usage:     "list the tensors of a file",
@@ -32,7 +32,7 @@ func weightsVerb() *cli.Command {
 					"Nothing of the file is run, and no tensor is read.\n\n" +
 					"Examples:\n  roadmap weights inspect resnet50.pth\n  roadmap weights inspect checkpoint.pth --key model_ema --json",
 				Flags:  []cli.Flag{key, jsonFlag()},
-				Action: weightsInspect,
+				Action: action(weightsInspect),
 			},
 			{
 				Name:      "convert",
@@ -54,7 +54,7 @@ func weightsVerb() *cli.Command {
 					&cli.BoolFlag{Name: "force", Usage: "replace OUT if it is there"},
 					quietFlag(), jsonFlag(),
 				},
-				Action: weightsConvert,
+				Action: action(weightsConvert),
 			},
 		},
 	}
@@ -76,7 +76,7 @@ type tensorFacts struct {
 	DType string `json:"dtype"`
 }
 
-func weightsInspect(c *cli.Context) error {
+func weightsInspect(c *call) error {
 	words, err := positional(c, 1, 1)
 	if err != nil {
 		return err
@@ -128,7 +128,7 @@ type converted struct {
 	Resampled []string `json:"resampled"`
 }
 
-func weightsConvert(c *cli.Context) error {
+func weightsConvert(c *call) error {
 	words, err := positional(c, 2, 2)
 	if err != nil {
 		return err
@@ -137,7 +137,7 @@ func weightsConvert(c *cli.Context) error {
 	if c.String("model") != "" {
 		make = fitTensors
 	} else if len(c.StringSlice("set")) > 0 {
-		return usageError(c.Command.HelpName, "--set belongs to --model")
+		return usageError(c.FullName(), "--set belongs to --model")
 	}
 	result := converted{Out: words[1], Dropped: []string{}, Resampled: []string{}}
 	tensors, err := make(c, words[0], &result)
@@ -162,7 +162,7 @@ func weightsConvert(c *cli.Context) error {
 }
 
 // renameTensors reads a file's tensors as they are, but for --strip and --drop.
-func renameTensors(c *cli.Context, path string, result *converted) ([]tensorio.Named, error) {
+func renameTensors(c *call, path string, result *converted) ([]tensorio.Named, error) {
 	file, err := tensorio.Open(path)
 	if err != nil {
 		return nil, err
@@ -216,15 +216,15 @@ func bounded(file *tensorio.File, entries []tensorio.Entry) error {
 
 // fitTensors loads a file into the network that --model names and returns the
 // network's tensors, without the head if the file has none.
-func fitTensors(c *cli.Context, path string, result *converted) ([]tensorio.Named, error) {
+func fitTensors(c *call, path string, result *converted) ([]tensorio.Named, error) {
 	if c.String("strip") != "" {
-		return nil, usageError(c.Command.HelpName, "--strip is for names as they are; --model takes prefixes off by itself")
+		return nil, usageError(c.FullName(), "--strip is for names as they are; --model takes prefixes off by itself")
 	}
 	var settings []string
 	for _, word := range c.StringSlice("set") {
 		setting, ok := strings.CutPrefix(word, "model.")
 		if !ok {
-			return nil, usageError(c.Command.HelpName, "--set %s: give model.key=value", word)
+			return nil, usageError(c.FullName(), "--set %s: give model.key=value", word)
 		}
 		settings = append(settings, setting)
 	}
