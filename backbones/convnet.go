@@ -1,6 +1,7 @@
 package backbones
 
 import (
+	"roadmap/pkg/config"
 	"roadmap/pkg/fault"
 	"roadmap/pkg/nn"
 	"roadmap/pkg/torch"
@@ -33,11 +34,11 @@ func (c *ConvNet) Validate() error {
 		value int
 	}{{"blocks", c.Blocks}, {"width", c.Width}, {"channels", c.Channels}, {"size", c.Size}} {
 		if v.value < 1 {
-			return fault.Inputf("%s must be at least 1, it is %d", v.name, v.value)
+			return config.Invalid(v.name, "must be at least 1, it is %d", v.value)
 		}
 	}
 	if c.Blocks > 30 || c.Size>>c.Blocks < 1 {
-		return fault.Inputf("size: images of %d pixels vanish in %d blocks that each halve them; use fewer blocks or at least %d pixels", c.Size, c.Blocks, 1<<min(c.Blocks, 30))
+		return config.Invalid("size", "is %d; images of so many pixels vanish in %d blocks that each halve them; use fewer blocks or at least %d pixels", c.Size, c.Blocks, 1<<min(c.Blocks, 30))
 	}
 	return c.Head.Validate()
 }

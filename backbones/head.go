@@ -1,6 +1,7 @@
 package backbones
 
 import (
+	"roadmap/pkg/config"
 	"roadmap/pkg/fault"
 	"roadmap/pkg/nn"
 	"roadmap/pkg/torch"
@@ -20,10 +21,10 @@ func (h Head) Validate() error {
 	switch h.Pool {
 	case "avg", "max", "gem", "cls":
 	default:
-		return fault.Inputf("pool: unknown pooling %q: use avg, max, gem or cls", h.Pool)
+		return config.Invalid("pool", "is %q; give avg, max, gem or cls", h.Pool)
 	}
 	if h.Dim < 0 {
-		return fault.Inputf("dim must be positive, or 0 for the backbone's own width; it is %d", h.Dim)
+		return config.Invalid("dim", "must be positive, or 0 for the backbone's own width; it is %d", h.Dim)
 	}
 	return nil
 }

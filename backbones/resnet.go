@@ -3,7 +3,7 @@ package backbones
 import (
 	"slices"
 
-	"roadmap/pkg/fault"
+	"roadmap/pkg/config"
 	"roadmap/pkg/nn"
 	"roadmap/pkg/torch"
 )
@@ -52,10 +52,10 @@ var frozenNorms = []string{nn.FrozenNone: "none", nn.FrozenStatistics: "statisti
 // Validate refuses sizes the stem cannot halve and unknown words.
 func (c *ResNet) Validate() error {
 	if c.Size < 32 {
-		return fault.Inputf("size: a ResNet divides images by 32, %d pixels are too few", c.Size)
+		return config.Invalid("size", "is %d; a ResNet divides images by 32, so give at least 32", c.Size)
 	}
 	if !slices.Contains(frozenNorms, c.FrozenNorm) {
-		return fault.Inputf("frozen_norm: unknown word %q: use none, statistics or affine", c.FrozenNorm)
+		return config.Invalid("frozen_norm", "is %q; give none, statistics or affine", c.FrozenNorm)
 	}
 	return c.Head.Validate()
 }

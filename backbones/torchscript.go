@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"roadmap/pkg/config"
 	"roadmap/pkg/fault"
 	"roadmap/pkg/nn"
 	"roadmap/pkg/tensorio"
@@ -32,8 +33,11 @@ type TorchScript struct {
 
 // Validate asks for a file and positive sizes.
 func (c *TorchScript) Validate() error {
-	if c.Channels < 1 || c.Size < 1 {
-		return fault.Inputf("size and channels must be at least 1, they are %d and %d", c.Size, c.Channels)
+	if c.Size < 1 {
+		return config.Invalid("size", "must be at least 1, it is %d", c.Size)
+	}
+	if c.Channels < 1 {
+		return config.Invalid("channels", "must be at least 1, it is %d", c.Channels)
 	}
 	if _, err := c.input(); err != nil {
 		return err
@@ -46,13 +50,13 @@ func (c *TorchScript) input() (Input, error) {
 	case c.Input == "plain":
 		return plainInput(c.Channels, c.Size), nil
 	case c.Channels != 3:
-		return Input{}, fault.Inputf("input: %q is for 3 channels, there are %d: use plain", c.Input, c.Channels)
+		return Input{}, config.Invalid("input", "is %q, which is for 3 channels, and there are %d; give plain", c.Input, c.Channels)
 	case c.Input == "imagenet":
 		return imagenetInput(c.Size), nil
 	case c.Input == "half":
 		return halfInput(c.Size), nil
 	}
-	return Input{}, fault.Inputf("input: unknown word %q: use imagenet, half or plain", c.Input)
+	return Input{}, config.Invalid("input", "is %q; give imagenet, half or plain", c.Input)
 }
 
 // Build loads the module, learns its width from one black image, and adds the

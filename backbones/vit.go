@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"roadmap/pkg/config"
 	"roadmap/pkg/fault"
 	"roadmap/pkg/nn"
 	"roadmap/pkg/torch"
@@ -52,7 +53,7 @@ const (
 // Validate asks for whole patches.
 func (c *ViT) Validate() error {
 	if c.Size < patch || c.Size%patch != 0 {
-		return fault.Inputf("size must be a positive multiple of the patches' %d pixels, it is %d", patch, c.Size)
+		return config.Invalid("size", "must be a positive multiple of the patches' %d pixels, it is %d", patch, c.Size)
 	}
 	return c.Head.Validate()
 }

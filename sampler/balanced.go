@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"roadmap/pkg/config"
 	"roadmap/pkg/fault"
 	"roadmap/pkg/rng"
 )
@@ -35,13 +36,13 @@ type Balanced struct {
 func (s *Balanced) Validate() error {
 	switch {
 	case s.Classes < 1:
-		return fault.Inputf("classes is %d; give at least 1 (at least 2 for negatives)", s.Classes)
+		return config.Invalid("classes", "is %d; give at least 1 (at least 2 for negatives)", s.Classes)
 	case s.Samples < 2:
-		return fault.Inputf("samples is %d; give at least 2, or no image has a positive in its batch", s.Samples)
+		return config.Invalid("samples", "is %d; give at least 2, or no image has a positive in its batch", s.Samples)
 	case s.Batches < 0:
-		return fault.Inputf("batches is %d; give the batches an epoch, or 0 for as many as the dataset fills", s.Batches)
+		return config.Invalid("batches", "is %d; give the batches an epoch, or 0 for as many as the dataset fills", s.Batches)
 	case s.Lone != "fail" && s.Lone != "skip":
-		return fault.Inputf("lone is %q; give fail or skip", s.Lone)
+		return config.Invalid("lone", "is %q; give fail or skip", s.Lone)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"roadmap/pkg/config"
 	"roadmap/pkg/fault"
 	"roadmap/pkg/rng"
 )
@@ -19,7 +20,7 @@ type Random struct {
 // Validate checks the settings that need no dataset.
 func (s *Random) Validate() error {
 	if s.Size < 2 {
-		return fault.Inputf("size is %d; give at least 2", s.Size)
+		return config.Invalid("size", "is %d; give at least 2", s.Size)
 	}
 	return nil
 }

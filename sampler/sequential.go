@@ -1,6 +1,6 @@
 package sampler
 
-import "roadmap/pkg/fault"
+import "roadmap/pkg/config"
 
 func init() {
 	register("sequential", func() Sampler { return &Sequential{Size: 64} })
@@ -16,7 +16,7 @@ type Sequential struct {
 // Validate checks the settings that need no dataset.
 func (s *Sequential) Validate() error {
 	if s.Size < 1 {
-		return fault.Inputf("size is %d; give at least 1", s.Size)
+		return config.Invalid("size", "is %d; give at least 1", s.Size)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -37,7 +36,7 @@ type training struct {
 
 func (t *training) Validate() error {
 	if t.Steps < 0 {
-		return fmt.Errorf("steps must be at least 0, got %d", t.Steps)
+		return Invalid("steps", "must be at least 0, got %d", t.Steps)
 	}
 	return nil
 }

@@ -2,13 +2,13 @@ package config
 
 import (
 	"encoding"
+	"errors"
 	"fmt"
 	"math"
 	"reflect"
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"roadmap/pkg/fault"
 	"roadmap/pkg/registry"
@@ -142,7 +142,10 @@ func validate(n *node, path string, target reflect.Value) error {
 	if err == nil {
 		return nil
 	}
-	at := n.blamed(err.Error())
+	at := n.at
+	if invalid := (*InvalidError)(nil); errors.As(err, &invalid) {
+		at = n.placeOf(invalid.Key)
+	}
 	if path != "" {
 		err = fmt.Errorf("%s: %w", path, err)
 	}
@@ -152,17 +155,32 @@ func validate(n *node, path string, target reflect.Value) error {
 	return fault.Input(err)
 }
 
-// blamed is the place of the key that a message names first, as a word of its
-// own, or else that of the whole mapping.
-func (n *node) blamed(message string) place {
-	words := strings.FieldsFunc(message, func(r rune) bool {
-		return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
-	})
-	for _, word := range words {
-		for _, e := range n.entries {
-			if e.key == word {
-				return e.at
-			}
+// InvalidError is what Validate returns about the value of one key, so that the
+// error can name the file and line where that value stands.
+type InvalidError struct {
+	Key string // of the struct whose Validate it is: "tau", or "augment.shift" of a struct inside
+	err error
+}
+
+// Invalid makes an InvalidError whose text is the key and then the message:
+// Invalid("tau", "is %g; give a number above 0", tau).
+func Invalid(key, format string, args ...any) error {
+	return fault.Input(&InvalidError{key, fmt.Errorf(format, args...)})
+}
+
+func (e *InvalidError) Error() string { return e.Key + " " + e.err.Error() }
+func (e *InvalidError) Unwrap() error { return e.err }
+
+// placeOf is the place of a key, or of the innermost mapping around it that the
+// recipe has, where the value is a default.
+func (n *node) placeOf(key string) place {
+	first, rest, nested := strings.Cut(key, ".")
+	for _, e := range n.entries {
+		if e.key == first && nested {
+			return e.value.placeOf(rest)
+		}
+		if e.key == first {
+			return e.at
 		}
 	}
 	return n.at

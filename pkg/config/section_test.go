@@ -19,7 +19,7 @@ type supap struct {
 func (l *supap) value() string { return fmt.Sprintf("tau %g rho %g", l.Tau, l.Rho) }
 func (l *supap) Validate() error {
 	if l.Tau <= 0 {
-		return fault.Inputf("tau must be above 0, got %g", l.Tau)
+		return Invalid("tau", "must be above 0, got %g", l.Tau)
 	}
 	return nil
 }

@@ -4,7 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"roadmap/pkg/fault"
+	"roadmap/pkg/config"
 )
 
 // Augment changes an image at random while training. What happens to an image
@@ -32,23 +32,23 @@ func (a Augment) validate(t Transform) error {
 	aspect := a.aspect()
 	switch {
 	case a.RandomCrop && t.Crop == 0:
-		return fault.Inputf("augment: random_crop needs crop; set crop as well")
+		return config.Invalid("augment.random_crop", "needs crop; set crop as well")
 	case a.RandomCrop && a.Area != [2]float64{}:
-		return fault.Inputf("augment: random_crop and area both choose the part of the image; drop one")
+		return config.Invalid("augment.random_crop", "and area both choose the part of the image; drop one")
 	case a.Area != [2]float64{} && !(0 < a.Area[0] && a.Area[0] <= a.Area[1] && a.Area[1] <= 1):
-		return fault.Inputf("augment: area is %v; give [least, most], shares above 0 and up to 1", a.Area)
+		return config.Invalid("augment.area", "is %v; give [least, most], shares above 0 and up to 1", a.Area)
 	case !(0 < aspect[0] && aspect[0] <= aspect[1] && !math.IsInf(aspect[1], 0)):
-		return fault.Inputf("augment: aspect is %v; give [least, most], above 0", a.Aspect)
+		return config.Invalid("augment.aspect", "is %v; give [least, most], above 0", a.Aspect)
 	case !(a.Flip >= 0 && a.Flip <= 1):
-		return fault.Inputf("augment: flip is %g; give a probability", a.Flip)
+		return config.Invalid("augment.flip", "is %g; give a probability", a.Flip)
 	case !(a.Rotate >= 0 && a.Rotate <= 180):
-		return fault.Inputf("augment: rotate is %g; give 0 to 180 degrees", a.Rotate)
+		return config.Invalid("augment.rotate", "is %g; give 0 to 180 degrees", a.Rotate)
 	case !(a.Shear >= 0 && a.Shear < 90):
-		return fault.Inputf("augment: shear is %g; give 0 up to 90 degrees", a.Shear)
+		return config.Invalid("augment.shear", "is %g; give 0 up to 90 degrees", a.Shear)
 	case !(a.Scale >= 0 && a.Scale < 1):
-		return fault.Inputf("augment: scale is %g; give a share of 0 up to 1", a.Scale)
+		return config.Invalid("augment.scale", "is %g; give a share of 0 up to 1", a.Scale)
 	case !(a.Shift >= 0 && a.Shift <= 1):
-		return fault.Inputf("augment: shift is %g; give a share of 0 to 1", a.Shift)
+		return config.Invalid("augment.shift", "is %g; give a share of 0 to 1", a.Shift)
 	}
 	return nil
 }

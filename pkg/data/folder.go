@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"path"
 
+	"roadmap/pkg/config"
 	"roadmap/pkg/fault"
 )
 
@@ -31,7 +32,7 @@ type Folder struct {
 // Validate checks the settings that need no file.
 func (f *Folder) Validate() error {
 	if !(f.TrainShare >= 0 && f.TrainShare <= 1) {
-		return fault.Inputf("folder: train_share is %g; give a share of the classes between 0 and 1", f.TrainShare)
+		return config.Invalid("train_share", "is %g; give a share of the classes between 0 and 1", f.TrainShare)
 	}
 	return f.OnError.validate("folder")
 }

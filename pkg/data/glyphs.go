@@ -23,7 +23,7 @@ import (
 	"golang.org/x/image/math/fixed"
 	"golang.org/x/image/vector"
 
-	"roadmap/pkg/fault"
+	"roadmap/pkg/config"
 	"roadmap/pkg/rng"
 )
 
@@ -102,17 +102,17 @@ var faces = sync.OnceValue(func() []face {
 func (g *Glyphs) Validate() error {
 	switch {
 	case g.Side < 8 || g.Side > 512:
-		return fault.Inputf("glyphs: side is %d; give 8 to 512 pixels", g.Side)
+		return config.Invalid("side", "is %d; give 8 to 512 pixels", g.Side)
 	case len(g.Sizes) == 0:
-		return fault.Inputf("glyphs: sizes is empty; give at least one height, such as [0.7]")
+		return config.Invalid("sizes", "is empty; give at least one height, such as [0.7]")
 	case g.Copies < 1:
-		return fault.Inputf("glyphs: copies is %d; give at least 1", g.Copies)
+		return config.Invalid("copies", "is %d; give at least 1", g.Copies)
 	case !(g.Jitter >= 0 && g.Jitter <= 4):
-		return fault.Inputf("glyphs: jitter is %g; give 0 (none) to 4", g.Jitter)
+		return config.Invalid("jitter", "is %g; give 0 (none) to 4", g.Jitter)
 	}
 	for _, size := range g.Sizes {
 		if !(size >= 0.1 && size <= 2) {
-			return fault.Inputf("glyphs: sizes has %g; give shares of the side between 0.1 and 2", size)
+			return config.Invalid("sizes", "has %g; give shares of the side between 0.1 and 2", size)
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"roadmap/pkg/config"
 	"roadmap/pkg/fault"
 )
 
@@ -36,7 +37,7 @@ type Omniglot struct {
 // Validate checks the settings that need no file.
 func (o *Omniglot) Validate() error {
 	if o.Protocol != "official" && o.Protocol != "background80" {
-		return fault.Inputf("omniglot: protocol is %q; give official or background80", o.Protocol)
+		return config.Invalid("protocol", "is %q; give official or background80", o.Protocol)
 	}
 	return o.OnError.validate("omniglot")
 }

@@ -118,24 +118,26 @@ func assignments(text string) []string {
 // Validate checks the settings.
 func (t Transform) Validate() error {
 	switch {
-	case t.Resize < 0 || t.Crop < 0:
-		return fault.Inputf("resize=%d, crop=%d; give pixels, or 0 for none", t.Resize, t.Crop)
+	case t.Resize < 0:
+		return config.Invalid("resize", "is %d; give pixels, or 0 for none", t.Resize)
+	case t.Crop < 0:
+		return config.Invalid("crop", "is %d; give pixels, or 0 for none", t.Crop)
 	case t.Resize > 0 && t.Crop > t.Resize:
-		return fault.Inputf("crop=%d is larger than resize=%d; lower crop or raise resize", t.Crop, t.Resize)
+		return config.Invalid("crop", "is %d, which is larger than resize=%d; lower crop or raise resize", t.Crop, t.Resize)
 	case t.Channels != 0 && t.Channels != 1 && t.Channels != 3:
-		return fault.Inputf("channels=%d; give 1 (grey) or 3 (colour)", t.Channels)
+		return config.Invalid("channels", "is %d; give 1 (grey) or 3 (colour)", t.Channels)
 	}
 	for _, m := range []struct {
 		name string
 		Moments
 	}{{"mean", t.Mean}, {"std", t.Std}} {
 		if n := len(m.Moments); n > 1 && n != t.channels() {
-			return fault.Inputf("%s has %d numbers for %d channels; give one for all or one a channel", m.name, n, t.channels())
+			return config.Invalid(m.name, "has %d numbers for %d channels; give one for all or one a channel", n, t.channels())
 		}
 	}
 	for c := range t.channels() {
 		if s := t.std().at(c, 1); !(s > 0) {
-			return fault.Inputf("std is %g; give numbers above 0", s)
+			return config.Invalid("std", "is %g; give numbers above 0", s)
 		}
 	}
 	return t.Augment.validate(t)

@@ -180,7 +180,7 @@ func TestParseTransformRefusals(t *testing.T) {
 		{"resiz=3", []string{"resiz", "did you mean resize"}},
 		{"resize=big", []string{"resize", "whole number"}},
 		{"resize=-1", []string{"resize=-1"}},
-		{"resize=20,crop=30", []string{"crop=30 is larger than resize=20"}},
+		{"resize=20,crop=30", []string{"crop is 30, which is larger than resize=20"}},
 		{"resize=20,channels=2", []string{"channels=2", "1 (grey) or 3 (colour)"}},
 		{"resize=20,mean=imagnet", []string{"mean", "imagnet", "0.485/0.456/0.406"}},
 		{"resize=20,mean=nan", []string{"mean", "nan"}},

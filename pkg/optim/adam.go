@@ -1,7 +1,7 @@
 package optim
 
 import (
-	"roadmap/pkg/fault"
+	"roadmap/pkg/config"
 	"roadmap/pkg/torch"
 )
 
@@ -32,11 +32,11 @@ func newAdam(decay float64, decoupled bool) *Adam {
 func (a *Adam) Validate() error {
 	for name, beta := range map[string]float64{"beta1": a.Beta1, "beta2": a.Beta2} {
 		if !(beta >= 0 && beta < 1) {
-			return fault.Inputf("%s must be in [0, 1), it is %g", name, beta)
+			return config.Invalid(name, "must be in [0, 1), it is %g", beta)
 		}
 	}
 	if !(a.Eps >= 0) {
-		return fault.Inputf("eps must not be negative, it is %g", a.Eps)
+		return config.Invalid("eps", "must not be negative, it is %g", a.Eps)
 	}
 	return checkRate(a.LR, a.WeightDecay)
 }

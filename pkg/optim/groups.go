@@ -1,7 +1,7 @@
 package optim
 
 import (
-	"roadmap/pkg/fault"
+	"roadmap/pkg/config"
 	"roadmap/pkg/nn"
 )
 
@@ -18,10 +18,10 @@ func NewGrouping() Grouping { return Grouping{HeadLR: 1, ProxyLR: 1} }
 // Validate refuses a negative factor.
 func (g Grouping) Validate() error {
 	if !(g.HeadLR >= 0) {
-		return fault.Inputf("head_lr must not be negative, it is %g", g.HeadLR)
+		return config.Invalid("head_lr", "must not be negative, it is %g", g.HeadLR)
 	}
 	if !(g.ProxyLR >= 0) {
-		return fault.Inputf("proxy_lr must not be negative, it is %g", g.ProxyLR)
+		return config.Invalid("proxy_lr", "must not be negative, it is %g", g.ProxyLR)
 	}
 	return nil
 }

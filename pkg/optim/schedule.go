@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"roadmap/pkg/fault"
+	"roadmap/pkg/config"
 	"roadmap/pkg/registry"
 )
 
@@ -34,8 +34,11 @@ type WarmUp struct {
 
 // Validate refuses negative lengths.
 func (w WarmUp) Validate() error {
-	if w.Steps < 0 || w.Epochs < 0 {
-		return fault.Inputf("warmup_steps and warmup_epochs must not be negative, they are %d and %d", w.Steps, w.Epochs)
+	if w.Steps < 0 {
+		return config.Invalid("warmup_steps", "must not be negative, it is %d", w.Steps)
+	}
+	if w.Epochs < 0 {
+		return config.Invalid("warmup_epochs", "must not be negative, it is %d", w.Epochs)
 	}
 	return nil
 }
@@ -69,10 +72,10 @@ type MultiStep struct {
 // Validate asks for ascending epochs and a positive gamma.
 func (m *MultiStep) Validate() error {
 	if !slices.IsSorted(m.Milestones) || len(m.Milestones) > 0 && m.Milestones[0] < 0 {
-		return fault.Inputf("milestones must be epochs in ascending order, they are %v", m.Milestones)
+		return config.Invalid("milestones", "must be epochs in ascending order, they are %v", m.Milestones)
 	}
 	if !(m.Gamma > 0) {
-		return fault.Inputf("gamma must be positive, it is %g", m.Gamma)
+		return config.Invalid("gamma", "must be positive, it is %g", m.Gamma)
 	}
 	return m.WarmUp.Validate()
 }
@@ -99,7 +102,7 @@ type Cosine struct {
 // Validate asks for a floor within [0, 1].
 func (c *Cosine) Validate() error {
 	if !(c.Floor >= 0 && c.Floor <= 1) {
-		return fault.Inputf("floor must be in [0, 1], it is %g", c.Floor)
+		return config.Invalid("floor", "must be in [0, 1], it is %g", c.Floor)
 	}
 	return c.WarmUp.Validate()
 }

@@ -1,7 +1,7 @@
 package optim
 
 import (
-	"roadmap/pkg/fault"
+	"roadmap/pkg/config"
 	"roadmap/pkg/torch"
 )
 
@@ -22,10 +22,10 @@ type SGD struct {
 // Validate refuses what has no meaning.
 func (c *SGD) Validate() error {
 	if !(c.Momentum >= 0 && c.Momentum < 1) {
-		return fault.Inputf("momentum must be in [0, 1), it is %g", c.Momentum)
+		return config.Invalid("momentum", "must be in [0, 1), it is %g", c.Momentum)
 	}
 	if c.Nesterov && c.Momentum == 0 {
-		return fault.Inputf("nesterov needs a momentum above 0")
+		return config.Invalid("nesterov", "needs a momentum above 0")
 	}
 	return checkRate(c.LR, c.WeightDecay)
 }
