@@ -20,7 +20,7 @@ RUN apt-get update \
 
 # What changes least comes first: libtorch, then modules, then the source.
 WORKDIR /src
-ENV ROOM=/opt/libtorch WHEELS=libtorch-cuda
+ENV LIBTORCH_DIR=/opt/libtorch WHEELS=libtorch-cuda
 COPY .ci/setup .ci/libtorch.txt .ci/libtorch-cuda.txt .ci/
 RUN .ci/setup
 COPY go.mod go.sum ./
@@ -30,8 +30,8 @@ ARG VERSION=development
 RUN make build VERSION="$VERSION"
 
 # Running takes the shared libraries; the wheels' licences go with them.
-RUN find "$ROOM" -type f ! -name '*.so*' ! -path '*.dist-info/*' -delete \
-    && find "$ROOM" -type d -empty -delete
+RUN find "$LIBTORCH_DIR" -type f ! -name '*.so*' ! -path '*.dist-info/*' -delete \
+    && find "$LIBTORCH_DIR" -type d -empty -delete
 
 
 FROM debian:12-slim

@@ -14,8 +14,8 @@ ifneq ($(words $(CURDIR)),1)
 $(error The path of this checkout has a space in it, which neither make nor the compiler flags allow: move it)
 endif
 
-export ROOM ?= $(CURDIR)/.libtorch
-TORCH := $(or $(abspath $(LIBTORCH)),$(ROOM)/torch)
+export LIBTORCH_DIR ?= $(CURDIR)/.libtorch
+TORCH := $(or $(abspath $(LIBTORCH)),$(LIBTORCH_DIR)/torch)
 COMPAT := $(CURDIR)/pkg/torch/gotch_compat.h
 
 # What cgo needs. Go's build cache does not look into an included header, so
@@ -25,7 +25,7 @@ export CGO_ENABLED := 1
 export CXX := $(CURDIR)/.ci/cxx
 export CGO_CFLAGS := -O2 -w
 export CGO_CXXFLAGS := -O2 -w -DREV=0x$(shell sha256sum $(COMPAT) | cut -c1-8) -include $(COMPAT) -isystem $(TORCH)/include -isystem $(TORCH)/include/torch/csrc/api/include
-export CGO_LDFLAGS := -L$(ROOM)/stubs -L$(TORCH)/lib -Wl,--allow-shlib-undefined -Wl,-rpath,$(TORCH)/lib
+export CGO_LDFLAGS := -L$(LIBTORCH_DIR)/stubs -L$(TORCH)/lib -Wl,--allow-shlib-undefined -Wl,-rpath,$(TORCH)/lib
 
 # Python's torch and the reference libraries, installed by .ci/python.
 PYTHON := $(CURDIR)/.venv/bin/python

@@ -49,14 +49,14 @@ func action(f func(c *call) error) cli.ActionFunc {
 
 func newApp(stdout io.Writer, screen *console) *cli.Command {
 	app := &cli.Command{
-		Name:                      "roadmap",
-		Usage:                     "train and evaluate image-retrieval embeddings",
-		UsageText:                 "roadmap VERB [options] [arguments]\nroadmap VERB --help",
-		Version:                   version,
-		Writer:                    stdout,
-		ErrWriter:                 screen,
-		ExitErrHandler:            func(context.Context, *cli.Command, error) {},
-		Metadata:                  map[string]any{screenKey: screen},
+		Name:           "roadmap",
+		Usage:          "train and evaluate image-retrieval embeddings",
+		UsageText:      "roadmap VERB [options] [arguments]\nroadmap VERB --help",
+		Version:        version,
+		Writer:         stdout,
+		ErrWriter:      screen,
+		ExitErrHandler: func(context.Context, *cli.Command, error) {},
+		Metadata:       map[string]any{screenKey: screen},
 	}
 	for _, verb := range verbs {
 		app.Commands = append(app.Commands, verb())
@@ -126,6 +126,8 @@ func restrict(verb *cli.Command, flag cli.Flag) {
 			return nil
 		}
 	case *cli.DurationFlag:
+		f.OnlyOnce = true
+	case *cli.TextFlag:
 		f.OnlyOnce = true
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"roadmap/eval"
 	"roadmap/eval/rank"
+	"roadmap/pkg/config"
 	"roadmap/pkg/fault"
 	"roadmap/pkg/tensorio"
 	"roadmap/pkg/torch"
@@ -59,7 +59,7 @@ func evalVerb() *cli.Command {
 			&cli.StringFlag{Name: "batch-curve", Usage: "map of random batches of these sizes, as 16,32,64"},
 			&cli.IntFlag{Name: "draws", Value: 10, Usage: "of --batch-curve: batches of each size"},
 			&cli.StringFlag{Name: "precision", Value: "exact", Usage: "exact, or float32: no integers to screen with; the same figures"},
-			&cli.IntFlag{Name: "memory", Value: 2048, Usage: "MiB for what grows with the input"},
+			memoryFlag(),
 		}, imageFlags()...), quietFlag(), jsonFlag()),
 		Action: action(evalAction),
 	}
@@ -278,14 +278,14 @@ func (x *extras) check(s *sets, o eval.Options) error {
 
 // comparison reads the options about comparing rows, which eval and search share.
 func comparison(c *call) (o eval.Options, err error) {
-	memory, precision := c.Int("memory"), c.String("precision")
+	memory, precision := *c.Text("memory").(*config.Bytes), c.String("precision")
 	switch {
-	case memory < 1 || memory > math.MaxInt64>>20:
-		return o, usageError(c.FullName(), "--memory is %d MiB; give 1 or more, up to %d", memory, int64(math.MaxInt64>>20))
+	case memory < config.MiB:
+		return o, usageError(c.FullName(), "--memory is %s; give at least 1MiB", memory)
 	case precision != "exact" && precision != "float32":
 		return o, usageError(c.FullName(), "--precision is %q; give exact or float32", precision)
 	}
-	o = eval.Options{Distance: eval.Distance(c.String("distance")), Float32: precision == "float32", MemoryBytes: int64(memory) << 20}
+	o = eval.Options{Distance: eval.Distance(c.String("distance")), Float32: precision == "float32", MemoryBytes: int64(memory)}
 	if o.Device, err = torch.ParseDevice(c.String("device")); err != nil {
 		return o, err
 	}

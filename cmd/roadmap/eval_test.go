@@ -299,7 +299,7 @@ func TestEvalRefuses(t *testing.T) {
 		{append(plain, "--bootstrap", "99999999999999"), "bootstrap: 99999999999999 resamples; give a number up to 1000000"},
 		{append(plain, "--per-query", filepath.Join(dir, "none", "q.csv")), "none does not exist"},
 		{append(plain, "--per-query", dir, "--force"), "is a folder"},
-		{append(plain, "--memory", "99999999999999"), "--memory"},
+		{append(plain, "--memory", "99999999999999"), "-memory"},
 		{append(plain, "--gap", "batches="+good), "whole numbers"},
 		{append(plain, "--batch-curve", "2,x"), `"x" is no size`},
 		{append(plain, "--batch-curve", "9"), "batches of 9"},
@@ -391,7 +391,7 @@ func TestSearch(t *testing.T) {
 		{[]string{"--queries", queries, "--out", filepath.Join(dir, "x.npy"), "--k", "1", "--query-paths", paths}, "give --out X.csv"},
 		{[]string{"--queries", queries, "--out", filepath.Join(dir, "x.csv"), "--k", "1", "--query-paths", textFile(t, dir, "few.csv", "path,label\r\na,1\r\n")}, "1 paths for 4"},
 		{[]string{"--queries", queries, "--out", filepath.Join(dir, "x.npy"), "--k", "1", "--device", "cuda:3"}, "--device"},
-		{[]string{"--queries", queries, "--out", filepath.Join(dir, "x.npy"), "--k", "1", "--memory", "99999999999999"}, "--memory"},
+		{[]string{"--queries", queries, "--out", filepath.Join(dir, "x.npy"), "--k", "1", "--memory", "99999999999999"}, "-memory"},
 		{[]string{"--queries", queries, "--out", filepath.Join(dir, "x.npy"), "--k", "1", "--precision", "half"}, "give exact or float32"},
 		{[]string{"--queries", filepath.Join(dir, "none.npy"), "--out", filepath.Join(dir, "x.npy")}, "none.npy"},
 	} {

@@ -14,6 +14,8 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/urfave/cli/v3"
+
+	"roadmap/pkg/config"
 )
 
 // jsonFlag and quietFlag are options that verbs share.
@@ -23,6 +25,12 @@ func jsonFlag() cli.Flag {
 
 func quietFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "warnings and errors alone on standard error"}
+}
+
+// memoryFlag is the memory that eval and search may take beside their input.
+func memoryFlag() cli.Flag {
+	value := 2 * config.GiB
+	return &cli.TextFlag{Name: "memory", Value: &value, Usage: "for what grows with the input, such as 512MiB"}
 }
 
 // answer prints the result of a verb, once, on standard output: under --json

@@ -39,7 +39,7 @@ func searchVerb() *cli.Command {
 			&cli.StringFlag{Name: "gallery-paths", Usage: ".csv with the gallery's paths (default without --gallery: --query-paths)"},
 			&cli.StringFlag{Name: "distance", Value: string(eval.Cosine), Usage: "cosine or l2"},
 			&cli.StringFlag{Name: "precision", Value: "exact", Usage: "exact, or float32: no integers to screen with; the same neighbours"},
-			&cli.IntFlag{Name: "memory", Value: 2048, Usage: "MiB for what grows with the input"},
+			memoryFlag(),
 			&cli.StringFlag{Name: "device", Value: "auto", Usage: "auto, cpu or cuda:0; the same neighbours"},
 			&cli.BoolFlag{Name: "force", Usage: "replace --out if it is there"},
 			quietFlag(), jsonFlag(),

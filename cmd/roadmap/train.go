@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -14,7 +13,6 @@ import (
 
 	"roadmap/configs"
 	"roadmap/pkg/config"
-	"roadmap/pkg/fault"
 	"roadmap/pkg/train"
 )
 
@@ -61,11 +59,7 @@ func trainAction(c *call) error {
 	if err != nil {
 		return err
 	}
-	tree, err := recipeTree(c, recipe)
-	if err != nil {
-		return err
-	}
-	resolved, err := train.LoadRecipe(tree, overrides)
+	resolved, err := readRecipe(c, recipe, overrides)
 	if err != nil {
 		return err
 	}
@@ -109,20 +103,15 @@ func continues(override string) bool {
 	return strings.HasPrefix(key, "train.") || strings.HasPrefix(key, "eval.") || key == "optimizer.lr"
 }
 
-func recipeTree(c *call, recipe string) (*config.Tree, error) {
-	folder := c.String("resume")
-	if folder == "" {
-		return config.Load(recipe, configs.Open)
+func readRecipe(c *call, name string, overrides []string) (*train.Recipe, error) {
+	if folder := c.String("resume"); folder != "" {
+		return train.ReadRecipe(folder, overrides)
 	}
-	path := filepath.Join(folder, "config.yaml")
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.Inputf("--resume %s: there is no run in that folder, as it has no config.yaml; give the folder that `roadmap train` printed", folder)
-	}
+	tree, err := config.Load(name, configs.Open)
 	if err != nil {
-		return nil, fault.Inputf("--resume %s: %w; make that file readable", folder, err)
+		return nil, err
 	}
-	return config.Parse(path, text)
+	return train.LoadRecipe(tree, overrides)
 }
 
 func listRecipes(c *call) error {

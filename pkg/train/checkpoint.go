@@ -22,7 +22,7 @@ const (
 // checkpoint saves the run as it is now, and then removes old checkpoints.
 func (r *Run) checkpoint(log *journal) error {
 	if err := r.save(log); err != nil {
-		return err
+		return saveError{err}
 	}
 	return r.folder.prune(r.recipe.Train.KeepCheckpoints)
 }

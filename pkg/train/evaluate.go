@@ -53,6 +53,13 @@ func (r *Run) evalOptions() eval.Options {
 // evaluate measures the network on the test split and records the result by
 // name.
 func (r *Run) evaluate(ctx context.Context, log *journal) error {
+	if err := r.measure(ctx, log); err != nil {
+		return fmt.Errorf("evaluation after step %d: %w", r.step, err)
+	}
+	return nil
+}
+
+func (r *Run) measure(ctx context.Context, log *journal) error {
 	embeddings, err := r.embedTest(ctx)
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"roadmap/pkg/config"
 	"roadmap/pkg/fault"
 	"roadmap/pkg/tensorio"
 )
@@ -42,7 +43,7 @@ func CreateFolder(path string, force bool) (*Folder, error) {
 	switch {
 	case err == nil && !unused(entries) && !force:
 		return nil, fault.Inputf("run folder %s: there are files in it; continue that run with --resume %s, choose another folder with --out, or replace it with --force", path, path)
-	case err == nil && !unused(entries) && !isRun(path):
+	case err == nil && !unused(entries) && isRun(path) != nil:
 		return nil, fault.Inputf("run folder %s: it is not empty and not a run's (it has no %s), so --force does not empty it; choose another folder with --out", path, configFile)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, fault.Inputf("run folder %s: %w; choose another folder with --out", path, pathCause(err))
@@ -63,8 +64,8 @@ func CreateFolder(path string, force bool) (*Folder, error) {
 
 // OpenFolder opens the folder of a run that was begun before.
 func OpenFolder(path string) (*Folder, error) {
-	if !isRun(path) {
-		return nil, fault.Inputf("run folder %s: there is no %s in it; give the folder that `roadmap train` printed", path, configFile)
+	if err := isRun(path); err != nil {
+		return nil, err
 	}
 	f := &Folder{Path: path}
 	return f, f.acquire()
@@ -76,9 +77,34 @@ func unused(entries []fs.DirEntry) bool {
 	return !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() != lockFile && e.Name() != checkpointDir })
 }
 
-func isRun(path string) bool {
+// isRun asks whether a folder is a run's: whether it has a config.yaml. The error
+// says why not.
+func isRun(path string) error {
 	_, err := os.Stat(filepath.Join(path, configFile))
-	return err == nil
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		return fault.Inputf("run folder %s: there is no %s in it; give the folder that `roadmap train` printed", path, configFile)
+	}
+	return fault.Inputf("run folder %s: %w", path, err)
+}
+
+// ReadRecipe reads the recipe of a run folder and lays overrides over it.
+func ReadRecipe(folder string, overrides []string) (*Recipe, error) {
+	if err := isRun(folder); err != nil {
+		return nil, err
+	}
+	f := &Folder{Path: folder}
+	text, err := os.ReadFile(f.ConfigPath())
+	if err != nil {
+		return nil, fault.Inputf("run folder %s: %w; make that file readable", folder, err)
+	}
+	tree, err := config.Parse(f.ConfigPath(), text)
+	if err != nil {
+		return nil, err
+	}
+	return LoadRecipe(tree, overrides)
 }
 
 // pathCause drops the path that an error of package os repeats.

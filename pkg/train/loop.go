@@ -40,19 +40,24 @@ func (r *Run) Train(ctx context.Context) (result *Result, err error) {
 			err = closing
 		}
 	}()
-	if err := r.start(ctx, log); err != nil {
-		return nil, err
-	}
-	if err := r.steps(ctx, log); err != nil {
-		return nil, err
-	}
-	if err := r.saveWeights(); err != nil {
-		return nil, r.stop(log, err.Error(), err)
-	}
-	if err := r.measure(ctx, log); err != nil {
-		return nil, err
+	if err := r.work(ctx, log); err != nil {
+		return nil, r.end(log, err)
 	}
 	return &Result{Folder: r.folder.Path, Steps: r.step, Seconds: time.Since(begin).Seconds(), Queries: r.queries, Lone: r.lone, Metrics: r.metrics}, nil
+}
+
+// work is the run from where it is to its end.
+func (r *Run) work(ctx context.Context, log *journal) error {
+	if err := r.start(ctx, log); err != nil {
+		return err
+	}
+	if err := r.steps(ctx, log); err != nil {
+		return err
+	}
+	if err := r.saveWeights(); err != nil {
+		return err
+	}
+	return r.evaluate(ctx, log)
 }
 
 // start evaluates the untrained network; in a run that goes on, it makes up for
@@ -65,13 +70,13 @@ func (r *Run) start(ctx context.Context, log *journal) error {
 		}
 	}
 	if r.step == 0 {
-		return r.measure(ctx, log)
+		return r.evaluate(ctx, log)
 	}
 	if err := log.add(Event{Kind: "resume", Step: r.step}); err != nil {
 		return err
 	}
 	if r.evaluates() && !log.evaluated {
-		return r.measure(ctx, log)
+		return r.evaluate(ctx, log)
 	}
 	return nil
 }
@@ -90,24 +95,31 @@ func (r *Run) steps(ctx context.Context, log *journal) error {
 		epoch, first := r.step/r.plan.Batches(), r.step%r.plan.Batches()
 		for batch, err := range r.loader.Batches(context.WithoutCancel(ctx), epoch, r.plan.Epoch(epoch)[first:]) {
 			if err != nil {
-				err = fmt.Errorf("step %d: %w", r.step+1, err)
-				return r.pause(log, err.Error(), err)
+				return fmt.Errorf("step %d: %w", r.step+1, err)
 			}
-			if err := r.take(log, batch, watch); err != nil {
+			event, err := r.take(batch)
+			if err != nil {
 				return err
+			}
+			watch.images += len(batch.Items)
+			if r.step%r.recipe.Train.LogEvery == 0 || r.step == total {
+				event.Seconds, event.PerSecond = watch.lap()
+				if err := log.add(event); err != nil {
+					return err
+				}
 			}
 			watch.pause()
 			if r.evaluates() {
-				if err := r.measure(ctx, log); err != nil {
+				if err := r.evaluate(ctx, log); err != nil {
 					return err
 				}
 			}
 			if ctx.Err() != nil && r.step < total {
-				return r.interrupt(ctx, log)
+				return context.Cause(ctx)
 			}
 			if every := r.recipe.Train.CheckpointEvery; r.step == total || every > 0 && r.step%every == 0 {
 				if err := r.checkpoint(log); err != nil {
-					return r.stop(log, err.Error(), err)
+					return err
 				}
 			}
 			watch.resume()
@@ -119,31 +131,25 @@ func (r *Run) steps(ctx context.Context, log *journal) error {
 	return nil
 }
 
-// take is one step, and its line in the log.
-func (r *Run) take(log *journal, batch *data.Batch, watch *stopwatch) error {
+// take is one step, and what the log says of it.
+func (r *Run) take(batch *data.Batch) (event Event, err error) {
 	if err := r.past.keep(); err != nil {
-		return r.stop(log, err.Error(), fmt.Errorf("step %d: %w", r.step+1, err))
+		return event, fmt.Errorf("step %d: %w", r.step+1, err)
 	}
-	event, err := r.gradients(batch)
-	if err != nil {
-		return r.fail(log, batch, err)
+	r.condition = begun
+	if event, err = r.gradients(batch); err != nil {
+		return event, &batchError{r.step + 1, batch.Items, err}
 	}
+	r.condition = partial
 	factor := r.schedule.Factor(r.step, r.recipe.Train.Steps, r.plan.Batches())
 	if err := r.update(event.Skipped, factor); err != nil {
-		return r.stop(log, err.Error(), fmt.Errorf("step %d: %w; the weights may have moved in part, so they were not saved", r.step+1, err))
+		return event, fmt.Errorf("step %d: %w; the weights may have moved in part, so they were not saved", r.step+1, err)
 	}
+	r.condition = whole
 	r.step++
 	r.observer.Step(r.step, r.recipe.Train.Steps, *event.Loss)
-	watch.images += len(batch.Items)
-	if r.step%r.recipe.Train.LogEvery != 0 && r.step != r.recipe.Train.Steps {
-		return nil
-	}
 	event.Kind, event.Step, event.LR = "step", r.step, r.optimizer.LR(0, factor)
-	event.Seconds, event.PerSecond = watch.lap()
-	if err := log.add(event); err != nil {
-		return r.pause(log, err.Error(), err)
-	}
-	return nil
+	return event, nil
 }
 
 // gradients is the part of a step that moves no weight: forward, loss, backward.
@@ -155,7 +161,7 @@ func (r *Run) gradients(batch *data.Batch) (event Event, err error) {
 		embeddings = r.model.Forward(embed.Pixels(s, batch, r.device), true)
 	})
 	result, err := r.criterion.Forward(losses.Input{Query: embeddings, QueryLabels: batch.Labels, QueryIDs: ids(batch)})
-	if fault.IsInput(err) { // a loss refuses numbers that are none
+	if fault.IsInput(err) { // a loss refuses embeddings that are not finite
 		err = diverged{err}
 	}
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"roadmap/pkg/config"
 	"roadmap/pkg/data"
 	"roadmap/pkg/embed"
-	"roadmap/pkg/fault"
 	"roadmap/pkg/optim"
 	"roadmap/pkg/torch"
 	"roadmap/sampler"
@@ -35,18 +34,18 @@ type Recipe struct {
 
 // Loop is how a run goes on.
 type Loop struct {
-	Steps           int     `yaml:"steps"`            // optimiser steps
-	LogEvery        int     `yaml:"log_every"`        // steps between lines of the log
-	CheckpointEvery int     `yaml:"checkpoint_every"` // steps between checkpoints; 0: only at the end
-	KeepCheckpoints int     `yaml:"keep_checkpoints"` // the newest ones; older ones are removed
-	EvalEvery       int     `yaml:"eval_every"`       // steps between evaluations; 0: only before the first and after the last
-	Device          string  `yaml:"device"`           // auto, cpu, cuda:0
-	Threads         int     `yaml:"threads"`          // of one operation on the CPU; 0: one a processor
-	Workers         int     `yaml:"workers"`          // goroutines that decode images; 0: one a processor
-	CacheMB         int64   `yaml:"cache_mb"`         // memory for decoded images, in MiB
-	Precision       string  `yaml:"precision"`        // of the network: float32, bfloat16, float16 (with gradient scaling); auto: bfloat16 where that is much faster
-	ClipNorm        float64 `yaml:"clip_norm"`        // upper bound of the gradient's norm; 0: none
-	EMA             float64 `yaml:"ema"`              // decay a step of the weights' moving average, which is then evaluated and kept; 0: none
+	Steps           int          `yaml:"steps"`            // optimiser steps
+	LogEvery        int          `yaml:"log_every"`        // steps between lines of the log
+	CheckpointEvery int          `yaml:"checkpoint_every"` // steps between checkpoints; 0: only at the end
+	KeepCheckpoints int          `yaml:"keep_checkpoints"` // the newest ones; older ones are removed
+	EvalEvery       int          `yaml:"eval_every"`       // steps between evaluations; 0: only before the first and after the last
+	Device          string       `yaml:"device"`           // auto, cpu, cuda:0
+	Threads         int          `yaml:"threads"`          // of one operation on the CPU; 0: one a processor
+	Workers         int          `yaml:"workers"`          // goroutines that decode images; 0: one a processor
+	Cache           config.Bytes `yaml:"cache"`            // memory for decoded images, such as 512MiB; 0: none
+	Precision       string       `yaml:"precision"`        // of the network: float32, bfloat16, float16 (with gradient scaling); auto: bfloat16 where that is much faster
+	ClipNorm        float64      `yaml:"clip_norm"`        // upper bound of the gradient's norm; 0: none
+	EMA             float64      `yaml:"ema"`              // decay a step of the weights' moving average, which is then evaluated and kept; 0: none
 }
 
 // Evaluation is how a run is measured, on the test split: every image is a
@@ -66,7 +65,7 @@ func NewRecipe() *Recipe {
 		Optimizer: config.Named("adam"),
 		Schedule:  config.Named("constant"),
 		Groups:    optim.NewGrouping(),
-		Train:     Loop{Steps: 1000, LogEvery: 10, CheckpointEvery: 500, KeepCheckpoints: 2, Device: "auto", CacheMB: 1024, Precision: "auto"},
+		Train:     Loop{Steps: 1000, LogEvery: 10, CheckpointEvery: 500, KeepCheckpoints: 2, Device: "auto", Cache: config.GiB, Precision: "auto"},
 		Eval:      Evaluation{Metrics: []string{"r@1", "r@2", "r@4", "r@8", "map@r"}, Batch: 256},
 	}
 }
@@ -74,7 +73,7 @@ func NewRecipe() *Recipe {
 // Validate refuses numbers that no run can have.
 func (r *Recipe) Validate() error {
 	if r.Data.Name == "" {
-		return fault.Inputf("data: no dataset is named; give one, such as data=glyphs or data.name=folder data.root=DIR")
+		return config.Invalid("data", "names no dataset; give one, such as data=glyphs or data.name=folder data.root=DIR")
 	}
 	if err := r.Transform.Sized(); err != nil {
 		return fmt.Errorf("transform: %w", err)
@@ -91,10 +90,10 @@ func (l Loop) Validate() error {
 	}{
 		{"steps", int64(l.Steps), 1}, {"log_every", int64(l.LogEvery), 1}, {"checkpoint_every", int64(l.CheckpointEvery), 0},
 		{"keep_checkpoints", int64(l.KeepCheckpoints), 1}, {"eval_every", int64(l.EvalEvery), 0}, {"threads", int64(l.Threads), 0},
-		{"workers", int64(l.Workers), 0}, {"cache_mb", l.CacheMB, 0},
+		{"workers", int64(l.Workers), 0},
 	} {
 		if n.value < n.least {
-			return fault.Inputf("%s is %d; give at least %d", n.key, n.value, n.least)
+			return config.Invalid(n.key, "is %d; give at least %d", n.value, n.least)
 		}
 	}
 	for _, n := range []struct {
@@ -102,14 +101,14 @@ func (l Loop) Validate() error {
 		value int
 	}{{"threads", l.Threads}, {"workers", l.Workers}} {
 		if most := 8 * runtime.NumCPU(); n.value > most {
-			return fault.Inputf("%s is %d; on %d processors more than %d only stand in each other's way", n.key, n.value, runtime.NumCPU(), most)
+			return config.Invalid(n.key, "is %d; on %d processors more than %d only stand in each other's way", n.value, runtime.NumCPU(), most)
 		}
 	}
 	if !(l.ClipNorm >= 0) {
-		return fault.Inputf("clip_norm is %g; give 0 (none) or a positive number", l.ClipNorm)
+		return config.Invalid("clip_norm", "is %g; give 0 (none) or a positive number", l.ClipNorm)
 	}
 	if !(l.EMA >= 0 && l.EMA < 1) {
-		return fault.Inputf("ema is %g; give 0 (none) or a decay below 1, such as 0.999", l.EMA)
+		return config.Invalid("ema", "is %g; give 0 (none) or a decay below 1, such as 0.999", l.EMA)
 	}
 	_, err := embed.Precision(l.Precision, torch.CPU)
 	return err
@@ -118,10 +117,10 @@ func (l Loop) Validate() error {
 // Validate refuses sizes below 1, and evaluations of nothing.
 func (e Evaluation) Validate() error {
 	if len(e.Metrics) == 0 {
-		return fault.Inputf("metrics is empty; give at least one, such as r@1")
+		return config.Invalid("metrics", "is empty; give at least one, such as r@1")
 	}
 	if e.Batch < 1 {
-		return fault.Inputf("batch is %d; give at least 1", e.Batch)
+		return config.Invalid("batch", "is %d; give at least 1", e.Batch)
 	}
 	return nil
 }

@@ -67,6 +67,7 @@ type Run struct {
 
 	step          int                // optimiser steps done
 	saved         int                // step of the newest checkpoint that this process saved or loaded; -1: none
+	condition     condition          // of the weights and the state beside them
 	past          *past              // before the step that is being taken
 	metrics       map[string]Metrics // by the name of the evaluation
 	queries, lone int                // of an evaluation
@@ -165,7 +166,7 @@ func (r *Run) withData() error {
 			r.note(fmt.Sprintf("%s %s: %d broken images skipped, first %s", d.Name, d.Split, n, d.Skipped[0]))
 		}
 	}
-	cache := r.recipe.Train.CacheMB << 20
+	cache := int64(r.recipe.Train.Cache)
 	r.loader, err = data.NewLoader(r.trainSet, r.recipe.Transform, data.LoaderOptions{
 		Workers: r.recipe.Train.Workers, CacheBytes: cache, Augment: true, Seed: r.recipe.Seed})
 	if err != nil {
@@ -369,21 +370,10 @@ func LoadRecipe(tree *config.Tree, overrides []string) (*Recipe, error) {
 // OpenTrained reads the recipe of a run folder and names the file of its
 // weights.
 func OpenTrained(folder string) (recipe *Recipe, weights string, err error) {
-	if !isRun(folder) {
-		return nil, "", fault.Inputf("run folder %s: there is no %s in it; give the folder that `roadmap train` printed", folder, configFile)
+	if recipe, err = ReadRecipe(folder, nil); err != nil {
+		return nil, "", err
 	}
 	f := &Folder{Path: folder}
-	text, err := os.ReadFile(f.ConfigPath())
-	if err != nil {
-		return nil, "", fmt.Errorf("run folder %s: %w", folder, err)
-	}
-	tree, err := config.Parse(f.ConfigPath(), text)
-	if err != nil {
-		return nil, "", err
-	}
-	if recipe, err = LoadRecipe(tree, nil); err != nil {
-		return nil, "", err
-	}
 	if _, err := os.Stat(f.WeightsPath()); err != nil {
 		return nil, "", fault.Inputf("run folder %s: the run has not ended, so there is no %s; finish it with roadmap train --resume %s", folder, weightsFile, folder)
 	}

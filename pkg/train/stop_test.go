@@ -187,7 +187,12 @@ func TestInterruptedEvaluationIsMadeUpFor(t *testing.T) {
 					}
 				},
 			})
-			if want := fmt.Sprintf("stopped after step %d of 24, checkpoint saved; continue with --resume %s", at, folder); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), want) {
+			want := fmt.Sprintf("stopped after step %d of 24: ", at)
+			if at == 24 {
+				want = "stopped in the evaluation after the last step: "
+			}
+			want += "context canceled; checkpoint saved; continue with --resume " + folder
+			if !errors.Is(err, context.Canceled) || err.Error() != want {
 				t.Fatalf("interrupted: %v, want %q", err, want)
 			}
 			if _, err := resume(t, folder, train.Observer{}); err != nil {

@@ -126,7 +126,7 @@ func TestSameRecipeSameBytes(t *testing.T) {
 	if u, v := result.Metrics["untrained"]["map@r"], result.Metrics["trained"]["map@r"]; !(u > 0 && v > 0 && u != v) {
 		t.Errorf("mAP@R went from %g to %g", u, v)
 	}
-	if _, err := run(t, b, context.Background(), train.Observer{}, "train.workers=3", "train.cache_mb=0"); err != nil {
+	if _, err := run(t, b, context.Background(), train.Observer{}, "train.workers=3", "train.cache=0"); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(read(t, a, "weights.safetensors"), read(t, b, "weights.safetensors")) {
@@ -284,7 +284,7 @@ func photos(t *testing.T) (root string, overrides []string) {
 		}
 	}
 	return root, []string{"data={name: folder, root: " + root + "}", "sampler={name: balanced, classes: 2, samples: 2, batches: 3}",
-		"train={steps: 12, log_every: 1, checkpoint_every: 0, eval_every: 5, device: cpu, threads: 1, cache_mb: 0}"}
+		"train={steps: 12, log_every: 1, checkpoint_every: 0, eval_every: 5, device: cpu, threads: 1, cache: 0}"}
 }
 
 // An image that breaks while the run goes on, whether it is trained on or
