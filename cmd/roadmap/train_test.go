@@ -132,7 +132,7 @@ func TestTrainInterrupted(t *testing.T) {
 	}
 }
 
-// Photographs that cannot be trained on, and a loss that is no number: one
+// Photographs that cannot be trained on, and a loss that is not finite: one
 // line each, and what was done is kept.
 func TestTrainOnBadPhotographs(t *testing.T) {
 	small := []string{"train", "roadmap_resnet50", "model={name: convnet, blocks: 2, width: 8, channels: 3, size: 32, dim: 8}", "transform={resize: 32, crop: 0}",

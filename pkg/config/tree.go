@@ -1,5 +1,6 @@
-// Package config reads recipes: YAML text decoded strictly into structs. A key
-// that the struct does not have, a key given twice, a value of another type
+// Package config reads recipes, the settings and hyperparameters of a run: YAML
+// text decoded strictly into structs, with overrides from the command line as
+// Hydra and OmegaConf have them. A key that the struct does not have, a key given twice, a value of another type
 // and a number that is not finite are errors with file, line and column, the
 // key in full ("loss.lamda") and the nearest valid one. Overrides such as
 // "loss.lambda=0.3" are laid over a recipe before it is decoded, and a decoded

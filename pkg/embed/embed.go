@@ -1,4 +1,6 @@
-// Package embed turns the images of a dataset into embeddings.
+// Package embed runs a network over a dataset as PyTorch does under model.eval()
+// and torch.no_grad(), batch by batch, and hands out the embeddings in the
+// dataset's order, in float32, whatever the precision of the network.
 package embed
 
 import (

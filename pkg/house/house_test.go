@@ -10,11 +10,11 @@ import (
 	"testing/fstest"
 )
 
-// room is one package of the project: what it may import of the others, and
+// pkg is one package of the project: what it may import of the others, and
 // why no more. Its tests, and the packages in folders below it, keep the same
-// list; they may import the room itself too, and tests the rooms that help
+// list; they may import the package itself too, and tests the packages that help
 // tests (…test).
-type room struct {
+type pkg struct {
 	folder string
 	may    []string
 	reason string
@@ -24,9 +24,9 @@ type room struct {
 // may import them.
 var leaves = []string{"pkg/fault", "pkg/registry", "pkg/rng", "pkg/datatest"}
 
-// rooms is the plan of the house. Nothing imports upwards; a package that is
-// not on the plan gets a line here, with its reason, before it gets code.
-var rooms = []room{
+// packages lists the packages, the lowest first. None imports one above it; a
+// new package gets a line here, with its reason, before it gets code.
+var packages = []pkg{
 	{"pkg/fault", nil, "an error's cause is told without knowing who erred"},
 	{"pkg/rng", nil, "a stream of random numbers comes from a seed and nothing else"},
 	{"pkg/registry", nil, "it names components of every kind, so it can know none of them"},
@@ -56,14 +56,14 @@ var rooms = []room{
 	{"pkg/report", []string{"eval", "eval/rank", "pkg/config", "pkg/tensorio", "pkg/data"}, "a page is drawn from the files of a run, without training anything"},
 
 	{"cmd/roadmap", []string{"configs", "losses", "backbones", "sampler", "eval", "eval/rank", "pkg/embed", "pkg/train", "pkg/report", "pkg/torch", "pkg/nn", "pkg/optim", "pkg/data", "pkg/jpeg", "pkg/config", "pkg/tensorio"},
-		"the top: it may use every room, and no room may use it"},
+		"the top: it may use every package, and no package may use it"},
 }
 
-// foreign names imports from outside the project that only some rooms may
+// foreign names imports from outside the project that only some packages may
 // have.
 var foreign = []struct {
 	imported string // with /... all below it too, as go list has it
-	rooms    []string
+	packages []string
 	reason   string
 }{
 	{"C", []string{"pkg/torch", "pkg/jpeg"}, "all other packages build and are tested without a C compiler, or see tensors only"},
@@ -77,12 +77,12 @@ var foreign = []struct {
 	{"math/rand", nil, "its successor math/rand/v2 keeps its streams from version to version"},
 }
 
-// deeds names what only some rooms may do. Programs (package main) and tests
+// actions names what only some packages may do. Programs (package main) and tests
 // may do all of it.
-var deeds = []struct {
+var actions = []struct {
 	from   string   // the import path
 	names  []string // what of it, "" for a builtin
-	except []string // rooms, or single files, that may
+	except []string // packages, or single files, that may
 	reason string
 }{
 	{"os", []string{"Exit", "Stdout", "Stderr"}, nil, "only the program ends the process and prints; a package returns an error or takes a writer"},
@@ -117,10 +117,10 @@ func TestExceptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range deeds {
+	for _, d := range actions {
 		for _, exception := range d.except {
 			used := slices.ContainsFunc(project, func(s source) bool {
-				return (s.path == exception || s.room() == exception) && len(s.uses(d.from, d.names)) > 0
+				return (s.path == exception || s.pkg() == exception) && len(s.uses(d.from, d.names)) > 0
 			})
 			if !used {
 				t.Errorf("%s is excepted from %q, and does none of it", exception, d.reason)
@@ -140,16 +140,16 @@ func TestRules(t *testing.T) {
 		{"downwards", "losses/a.go", doc + `package losses; import _ "roadmap/pkg/torch"`, ""},
 		{"upwards", "pkg/torch/a.go", doc + `package torch; import _ "roadmap/losses"`, "pkg/torch/a.go:2: imports losses: the border"},
 		{"sideways", "sampler/a.go", doc + `package sampler; import _ "roadmap/pkg/data"`, "imports pkg/data: a sampler"},
-		{"below a room", "pkg/torch/internal/x/a.go", doc + `package x; import _ "roadmap/pkg/nn"`, "imports pkg/nn: the border"},
-		{"a room's own part", "pkg/torch/a.go", doc + `package torch; import _ "roadmap/pkg/torch/internal/x"`, ""},
+		{"below a package", "pkg/torch/internal/x/a.go", doc + `package x; import _ "roadmap/pkg/nn"`, "imports pkg/nn: the border"},
+		{"a package's own part", "pkg/torch/a.go", doc + `package torch; import _ "roadmap/pkg/torch/internal/x"`, ""},
 		{"a part on its own line", "eval/rank/a.go", doc + `package rank; import _ "roadmap/pkg/torch"`, "imports pkg/torch: a metric"},
-		{"off the plan", "pkg/utils/a.go", doc + `package utils; import _ "fmt"`, "not on the plan"},
+		{"not listed", "pkg/utils/a.go", doc + `package utils; import _ "fmt"`, "not in the list of packages"},
 		{"test helper in a test", "losses/a_test.go", `package losses; import _ "roadmap/pkg/torch/torchtest"`, ""},
 		{"test helper in a test helper", "losses/losstest/a.go", doc + `package losstest; import _ "roadmap/pkg/torch/torchtest"`, ""},
 		{"test helper in the program", "losses/a.go", doc + `package losses; import _ "roadmap/losses/losstest"`, "imports losses/losstest: it helps tests"},
-		{"test helper of every room", "eval/a_test.go", `package eval; import _ "roadmap/pkg/datatest"`, ""},
+		{"test helper of every package", "eval/a_test.go", `package eval; import _ "roadmap/pkg/datatest"`, ""},
 		{"it in the program", "eval/a.go", doc + `package eval; import _ "roadmap/pkg/datatest"`, "imports pkg/datatest: it helps tests"},
-		{"test helper of a room above", "pkg/torch/a_test.go", `package torch; import _ "roadmap/losses/losstest"`, "imports losses/losstest: the border"},
+		{"test helper of a package above", "pkg/torch/a_test.go", `package torch; import _ "roadmap/losses/losstest"`, "imports losses/losstest: the border"},
 		{"cgo", "losses/a.go", doc + `package losses; import "C"`, "imports C"},
 		{"cgo at the border", "pkg/torch/a.go", doc + `package torch; import "C"`, ""},
 		{"gotch", "pkg/nn/a.go", doc + `package nn; import _ "github.com/sugarme/gotch/libtch"`, "imports github.com/sugarme/gotch/libtch: its table"},
@@ -207,14 +207,14 @@ func faults(project []source) []string {
 				found = append(found, fmt.Sprintf("%s: imports %s: %s", s.at(spec), strings.TrimPrefix(imported(spec), module), reason))
 			}
 		}
-		if _, ok := roomOf(s.folder()); !ok {
-			found = append(found, fmt.Sprintf("%s: the package is not on the plan of the house (rooms, in pkg/house)", s.at(s.file.Name)))
+		if _, ok := pkgOf(s.folder()); !ok {
+			found = append(found, fmt.Sprintf("%s: the package is not in the list of packages (in pkg/house)", s.at(s.file.Name)))
 		}
 		if s.test() || s.file.Name.Name == "main" {
 			continue
 		}
-		for _, d := range deeds {
-			if slices.Contains(d.except, s.path) || slices.Contains(d.except, s.room()) {
+		for _, d := range actions {
+			if slices.Contains(d.except, s.path) || slices.Contains(d.except, s.pkg()) {
 				continue
 			}
 			for _, use := range s.uses(d.from, d.names) {
@@ -238,12 +238,12 @@ func faults(project []source) []string {
 func refuse(s source, importPath string) string {
 	for _, f := range foreign {
 		parent, below := strings.CutSuffix(f.imported, "/...")
-		if (importPath == parent || below && under(importPath, parent)) && !slices.Contains(f.rooms, s.room()) {
+		if (importPath == parent || below && under(importPath, parent)) && !slices.Contains(f.packages, s.pkg()) {
 			return f.reason
 		}
 	}
 	folder, ours := strings.CutPrefix(importPath, module)
-	home, ok := roomOf(s.folder())
+	home, ok := pkgOf(s.folder())
 	if !ours || !ok {
 		return ""
 	}
@@ -260,17 +260,17 @@ func refuse(s source, importPath string) string {
 	return home.reason
 }
 
-// roomOf finds the line of the plan that a folder falls under: its own, or the
+// pkgOf finds the package of the list that a folder belongs to: its own, or the
 // nearest above it.
-func roomOf(folder string) (room, bool) {
+func pkgOf(folder string) (pkg, bool) {
 	for ; folder != "."; folder = path.Dir(folder) {
-		for _, r := range rooms {
+		for _, r := range packages {
 			if r.folder == folder {
 				return r, true
 			}
 		}
 	}
-	return room{}, false
+	return pkg{}, false
 }
 
 func under(folder, parent string) bool { return strings.HasPrefix(folder, parent+"/") }

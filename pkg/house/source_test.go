@@ -52,9 +52,9 @@ func read(root fs.FS) ([]source, error) {
 
 func (s source) folder() string { return path.Dir(s.path) }
 
-// room is the line of the plan the file falls under, "" for none.
-func (s source) room() string {
-	home, _ := roomOf(s.folder())
+// pkg is the package of the list that the file belongs to, "" for none.
+func (s source) pkg() string {
+	home, _ := pkgOf(s.folder())
 	return home.folder
 }
 

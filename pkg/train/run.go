@@ -1,5 +1,6 @@
-// Package train runs a recipe: images in, trained weights out, with everything
-// that happened in a run folder. A run that was interrupted, by Ctrl-C or by
+// Package train is the training loop: batches from a sampler, forward, loss,
+// backward, optimiser and schedule, with evaluations and checkpoints on the way,
+// all as a recipe says, and everything that happened in a run folder. A run that was interrupted, by Ctrl-C or by
 // the machine, goes on from its newest checkpoint and ends with the very bits
 // it would have ended with.
 package train
