@@ -200,7 +200,7 @@ func TestRefusedSettings(t *testing.T) {
 		{"convnet", "size=15", "vanish in 4 blocks"},
 		{"convnet", "blocks=0", "blocks must be at least 1"},
 		{"convnet", "pool=cls", "no class token"},
-		{"resnet18", "size=31", "too few"},
+		{"resnet18", "size=31", "give at least 32"},
 		{"resnet18", "frozen_norm=all", "none, statistics or affine"},
 		{"resnet18", "pool=mean", "avg, max, gem or cls"},
 		{"resnet18", "dim=-1", "dim must be positive"},

@@ -135,7 +135,7 @@ func TestScriptRefusals(t *testing.T) {
 		{[]string{"file=" + at("half.pt", whole[:len(whole)/2])}, "not a TorchScript module"},
 		{[]string{"file=" + weights}, "not a TorchScript module"},
 		{[]string{"file=testdata/script.pt", "channels=1", "input=plain"}, "expected input[1, 1, 224, 224] to have 3 channels"},
-		{[]string{"file=testdata/script.pt", "channels=1"}, "use plain"},
+		{[]string{"file=testdata/script.pt", "channels=1"}, "give plain"},
 		{[]string{"file=testdata/script.pt", "pool=cls"}, "no class token"},
 	} {
 		before := torch.Live()

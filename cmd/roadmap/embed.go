@@ -268,10 +268,7 @@ func embedAction(c *call) error {
 		return err
 	}
 	defer n.close()
-	if err := n.write(c, out); err != nil {
-		return err
-	}
-	if err := writeList(list, n.dataset, c.Bool("force")); err != nil {
+	if err := n.write(c, out, list); err != nil {
 		return err
 	}
 	result := embedded{Out: out, List: list, Images: n.dataset.Len(), Dim: n.model.Dim(), Seconds: time.Since(begin).Seconds(), Deviation: n.deviation}
@@ -284,61 +281,87 @@ func embedAction(c *call) error {
 	})
 }
 
-// write embeds the images into a file: row by row into an .npy, at once with
-// the labels into a .safetensors.
-func (n *network) write(c *call, out string) error {
-	if filepath.Ext(out) == ".safetensors" {
-		rows, err := n.images.All(c.ctx, n.model, n.device)
-		if err != nil {
-			return err
-		}
-		tensors := []tensorio.Named{
-			{Name: tensorio.EmbeddingsName, Tensor: tensorio.Of(rows, n.dataset.Len(), n.model.Dim())},
-			{Name: tensorio.LabelsName, Tensor: tensorio.Of(n.dataset.Labels(), n.dataset.Len())},
-		}
-		return tensorio.Save(out, c.Bool("force"), func(w io.Writer) error { return tensorio.WriteSafetensors(w, tensors, nil) })
-	}
-	file, err := tensorio.CreateNPY(out, tensorio.Float32, []int{n.model.Dim()}, c.Bool("force"))
+// write embeds the images into a file, row by row into an .npy, at once with
+// the labels into a .safetensors, and writes the list beside it: both or neither.
+func (n *network) write(c *call, out, list string) error {
+	rows, err := n.rows(c, out)
 	if err != nil {
 		return err
 	}
-	defer file.Discard()
+	defer rows.Discard()
+	labels, err := tensorio.Create(list, c.Bool("force"))
+	if err != nil {
+		return err
+	}
+	defer labels.Discard()
+	if err := writeList(labels, n.dataset); err != nil {
+		return err
+	}
+	return tensorio.CommitAll(rows, labels)
+}
+
+func (n *network) rows(c *call, out string) (*tensorio.Pending, error) {
+	if filepath.Ext(out) == ".safetensors" {
+		return n.safetensors(c, out)
+	}
+	file, err := tensorio.CreateNPY(out, tensorio.Float32, []int{n.model.Dim()}, c.Bool("force"))
+	if err != nil {
+		return nil, err
+	}
 	err = n.images.Run(c.ctx, n.model, n.device, func(rows []float32) error {
 		return file.Append(tensorio.Of(rows, len(rows)/n.model.Dim(), n.model.Dim()))
 	})
 	if err != nil {
-		return err
+		file.Discard()
+		return nil, err
 	}
-	return file.Commit()
+	return file.Finish()
+}
+
+func (n *network) safetensors(c *call, out string) (*tensorio.Pending, error) {
+	file, err := tensorio.Create(out, c.Bool("force"))
+	if err != nil {
+		return nil, err
+	}
+	rows, err := n.images.All(c.ctx, n.model, n.device)
+	if err == nil {
+		err = tensorio.WriteSafetensors(file, []tensorio.Named{
+			{Name: tensorio.EmbeddingsName, Tensor: tensorio.Of(rows, n.dataset.Len(), n.model.Dim())},
+			{Name: tensorio.LabelsName, Tensor: tensorio.Of(n.dataset.Labels(), n.dataset.Len())},
+		}, nil)
+	}
+	if err != nil {
+		file.Discard()
+		return nil, err
+	}
+	return file, nil
 }
 
 // writeList writes the .csv beside the embeddings: RFC 4180, a row an image.
 // The label is the class's name: its number holds within one dataset alone, and
 // queries and gallery may come from two.
-func writeList(path string, d *data.Dataset, overwrite bool) error {
+func writeList(w io.Writer, d *data.Dataset) error {
 	levels := d.Levels()
 	header := []string{"row", "path", "label", "class"}
 	for _, level := range levels[1:] { // the first is the class
 		header = append(header, level.Name)
 	}
-	return tensorio.Save(path, overwrite, func(w io.Writer) error {
-		table := csv.NewWriter(w)
-		table.UseCRLF = true
-		if err := table.Write(header); err != nil {
+	table := csv.NewWriter(w)
+	table.UseCRLF = true
+	if err := table.Write(header); err != nil {
+		return err
+	}
+	for i, item := range d.Items {
+		row := []string{strconv.Itoa(i), item.Path, item.Class, item.Class}
+		for _, level := range levels[1:] {
+			row = append(row, level.Names[level.Labels[i]])
+		}
+		if err := table.Write(row); err != nil {
 			return err
 		}
-		for i, item := range d.Items {
-			row := []string{strconv.Itoa(i), item.Path, item.Class, item.Class}
-			for _, level := range levels[1:] {
-				row = append(row, level.Names[level.Labels[i]])
-			}
-			if err := table.Write(row); err != nil {
-				return err
-			}
-		}
-		table.Flush()
-		return table.Error()
-	})
+	}
+	table.Flush()
+	return table.Error()
 }
 
 // loadWeights reads a file of weights into the network and says what the file

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -25,12 +24,14 @@ func trainVerb() *cli.Command {
 		ArgsUsage: "[RECIPE] [KEY=VALUE ...]",
 		Description: "Trains by a recipe, one of the program's own (see --list) or a YAML file, with overrides of its\n" +
 			"keys. Weights, log, metrics and checkpoints go to a run folder. An interrupted run goes on exactly\n" +
-			"where it was with --resume; there, train.*, eval.* and optimizer.lr can be overridden.\n\n" +
+			"where it was with --resume; there, train.*, eval.* and optimizer.lr can be overridden, and other\n" +
+			"changes of the recipe or the data are refused without --accept-changes.\n\n" +
 			"Examples:\n  roadmap train glyphs_demo\n  roadmap train omniglot_convnet data.root=omniglot loss=smoothap seed=2\n" +
 			"  roadmap train --resume runs/omniglot_convnet\n  roadmap train glyphs_demo loss.lambda=0.3 --print-config",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "out", Usage: "run folder (default: runs/RECIPE, with a number behind it if that is taken)"},
 			&cli.StringFlag{Name: "resume", Usage: "run folder of a run to continue"},
+			&cli.BoolFlag{Name: "accept-changes", Usage: "with --resume: go on although recipe or data are not as they were"},
 			&cli.StringFlag{Name: "device", Usage: "auto, cpu or cuda:0; short for train.device=…"},
 			&cli.BoolFlag{Name: "force", Usage: "replace the run that is in --out"},
 			&cli.BoolFlag{Name: "print-config", Usage: "print the recipe with all defaults and overrides, and train nothing"},
@@ -55,6 +56,9 @@ func trainAction(c *call) error {
 	if c.String("resume") != "" && (c.String("out") != "" || c.Bool("force")) {
 		return usageError(c.FullName(), "--resume goes on in the run's own folder: drop --out and --force")
 	}
+	if c.Bool("accept-changes") && c.String("resume") == "" {
+		return usageError(c.FullName(), "--accept-changes belongs to --resume")
+	}
 	recipe, overrides, err := recipeWords(c, words)
 	if err != nil {
 		return err
@@ -76,9 +80,6 @@ func recipeWords(c *call, words []string) (recipe string, overrides []string, er
 		switch {
 		case strings.Contains(word, "="):
 			overrides = append(overrides, word)
-			if resume != "" && !continues(word) {
-				return "", nil, usageError(c.FullName(), "override %q would make another run; with --resume only train.*, eval.* and optimizer.lr can change, so begin anew with it", word)
-			}
 		case resume != "":
 			return "", nil, usageError(c.FullName(), "--resume takes its recipe from the run folder, so %q has no place here", word)
 		case recipe == "":
@@ -94,13 +95,6 @@ func recipeWords(c *call, words []string) (recipe string, overrides []string, er
 		overrides = append(overrides, "train.device="+strconv.Quote(d))
 	}
 	return recipe, overrides, nil
-}
-
-// continues says whether a run is the same one with an override: neither its
-// images nor what it is made of change.
-func continues(override string) bool {
-	key, _, _ := strings.Cut(override, "=")
-	return strings.HasPrefix(key, "train.") || strings.HasPrefix(key, "eval.") || key == "optimizer.lr"
 }
 
 func readRecipe(c *call, name string, overrides []string) (*train.Recipe, error) {
@@ -176,7 +170,7 @@ func openRun(c *call, name string, recipe *train.Recipe, o train.Observer) (*tra
 		if err != nil {
 			return nil, err
 		}
-		run, err := train.Resume(recipe, f, o)
+		run, err := train.Resume(recipe, f, c.Bool("accept-changes"), o)
 		if err == nil {
 			logger(c).Info(fmt.Sprintf("continuing %s after step %d of %d", folder, run.Step(), recipe.Train.Steps))
 		}
@@ -204,7 +198,7 @@ func outFolder(c *call, recipe string) string {
 	base := filepath.Join("runs", strings.TrimSuffix(filepath.Base(recipe), ".yaml"))
 	path := base
 	for i := 2; ; i++ {
-		if entries, err := os.ReadDir(path); err != nil || len(entries) == 0 || c.Bool("force") {
+		if c.Bool("force") || train.Vacant(path) {
 			return path
 		}
 		path = fmt.Sprintf("%s-%d", base, i)

@@ -341,14 +341,25 @@ func (w *NPYWriter) Append(rows Tensor) error {
 
 // Commit puts the number of rows into the header and the file in its place.
 func (w *NPYWriter) Commit() error {
-	preamble, err := npyPreamble(w.dtype, append([]int{w.rows}, w.row...))
+	pending, err := w.Finish()
 	if err != nil {
 		return err
 	}
-	if err := w.pending.patch(0, preamble); err != nil {
-		return err
+	return pending.Commit()
+}
+
+// Finish puts the number of rows into the header, and leaves the file to be
+// committed with others: see CommitAll.
+func (w *NPYWriter) Finish() (*Pending, error) {
+	preamble, err := npyPreamble(w.dtype, append([]int{w.rows}, w.row...))
+	if err != nil {
+		return nil, err
 	}
-	return w.pending.Commit()
+	if err := w.pending.patch(0, preamble); err != nil {
+		w.pending.Discard()
+		return nil, err
+	}
+	return w.pending, nil
 }
 
 // Discard removes what was written; after Commit it does nothing.

@@ -159,3 +159,64 @@ func TestForbiddenPlaceSaysWhatToDo(t *testing.T) {
 		t.Errorf("got %v, want %s", denied, want)
 	}
 }
+
+// What a killed process left is removed by the next one that writes beside it;
+// what a living one is writing stays.
+func TestLeftoversAreRemoved(t *testing.T) {
+	dir := t.TempDir()
+	left := filepath.Join(dir, ".old.npy.1-0.partial")
+	if err := os.WriteFile(left, []byte("half"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	living, err := Create(filepath.Join(dir, "a.npy"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer living.Discard()
+	if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the leftover is still there: %v", err)
+	}
+	if err := Save(filepath.Join(dir, "b.npy"), false, text("b")); err != nil {
+		t.Fatal(err)
+	}
+	if err := living.Commit(); err != nil {
+		t.Fatalf("a file in the making was taken for a leftover: %v", err)
+	}
+	only(t, dir, 2)
+}
+
+// Files that are committed together are never new beside old, wherever it
+// stops: here the second cannot be renamed.
+func TestCommitAllIsAllOrNone(t *testing.T) {
+	dir := t.TempDir()
+	rows, labels := filepath.Join(dir, "e.npy"), filepath.Join(dir, "e.csv")
+	write := func(path, content string) *Pending {
+		t.Helper()
+		p, err := Create(path, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(p, content); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	if err := CommitAll(write(rows, "old rows"), write(labels, "old labels")); err != nil {
+		t.Fatal(err)
+	}
+	a, b := write(rows, "new rows"), write(labels, "new labels")
+	if err := os.Remove(b.file.Name()); err != nil { // its rename fails
+		t.Fatal(err)
+	}
+	if err := CommitAll(a, b); err == nil {
+		t.Error("no error")
+	}
+	if _, err := os.Stat(labels); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("old labels are beside new rows: %v", err)
+	}
+	c, d := write(rows, "newer rows"), write(labels, "newer labels")
+	if err := CommitAll(c, d); err != nil || content(t, rows) != "newer rows" || content(t, labels) != "newer labels" {
+		t.Errorf("%v, %q, %q", err, content(t, rows), content(t, labels))
+	}
+	only(t, dir, 2)
+}

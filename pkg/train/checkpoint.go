@@ -1,6 +1,7 @@
 package train
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -15,6 +16,7 @@ import (
 const (
 	metadataKind = "kind"
 	metadataStep = "step"
+	metadataRun  = "run" // the identity, as JSON
 	kindRun      = "roadmap checkpoint"
 	kindWeights  = "roadmap weights"
 )
@@ -37,13 +39,14 @@ func (r *Run) save(log *journal) error {
 	if err := r.finite(); err != nil {
 		return err
 	}
-	if err := log.file.Sync(); err != nil {
-		return fmt.Errorf("write the log: %w", err)
+	if err := log.sync(); err != nil {
+		return err
 	}
 	if err := r.saveAs(r.folder.checkpoint(r.step)); err != nil {
 		return fmt.Errorf("checkpoint at step %d: %w", r.step, err)
 	}
 	r.saved = r.step
+	r.folder.intact(r.step)
 	return nil
 }
 
@@ -73,7 +76,15 @@ func (r *Run) saveAs(path string) error {
 		}
 		tensors = append(tensors, tensorio.Named{Name: randomName(d), Tensor: tensorio.Of(bytes, len(bytes))})
 	}
-	return writeTensors(path, tensors, map[string]string{metadataKind: kindRun, metadataStep: strconv.Itoa(r.step)})
+	now, err := r.identity()
+	if err != nil {
+		return err
+	}
+	text, err := now.text()
+	if err != nil {
+		return err
+	}
+	return writeTensors(path, tensors, map[string]string{metadataKind: kindRun, metadataStep: strconv.Itoa(r.step), metadataRun: text})
 }
 
 // saveWeights writes the network alone, as it was evaluated, for embedding.
@@ -93,41 +104,50 @@ func writeTensors(path string, tensors []tensorio.Named, metadata map[string]str
 	return tensorio.Save(path, true, func(w io.Writer) error { return tensorio.WriteSafetensors(w, tensors, metadata) })
 }
 
-// restore takes the run to the newest of its checkpoints, those of the given
-// steps, that can be read.
-func (r *Run) restore(steps []int) error {
-	var first error
-	for _, step := range steps {
-		err := r.load(r.folder.checkpoint(step), step)
-		if err == nil && step > r.recipe.Train.Steps {
-			return fault.Inputf("run folder %s: %d steps are done already, more than train.steps=%d", r.folder.Path, step, r.recipe.Train.Steps)
-		}
-		if err == nil {
-			return nil
-		}
-		if first == nil {
-			first = err
-		}
-		r.note(fmt.Sprintf("%v; trying the checkpoint before it", err))
-	}
-	if first != nil {
-		return fault.Inputf("run folder %s: no checkpoint can be used: %w; put a whole copy into %s, or empty that folder to begin at step 0", r.folder.Path, first, r.folder.file(checkpointDir))
-	}
-	r.note(fmt.Sprintf("run folder %s has no checkpoint yet: beginning at step 0", r.folder.Path))
-	return nil
-}
-
-func (r *Run) load(path string, step int) error {
+// openCheckpoint opens the checkpoint of a step and looks it over: one that is
+// damaged is an error.
+func (f *Folder) openCheckpoint(step int) (*tensorio.File, error) {
+	path := f.checkpoint(step)
 	file, err := tensorio.Open(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer file.Close()
 	if have, err := strconv.Atoi(file.Metadata[metadataStep]); err != nil || have != step || file.Metadata[metadataKind] != kindRun {
-		return fault.Inputf("%s is not the checkpoint of step %d", path, step)
+		return nil, errors.Join(fault.Inputf("%s is not the checkpoint of step %d", path, step), file.Close())
 	}
+	for _, name := range file.Names() {
+		if _, err := file.Tensor(name); err != nil {
+			return nil, errors.Join(err, file.Close())
+		}
+	}
+	f.intact(step)
+	return file, nil
+}
+
+// newest opens the newest checkpoint that is whole, and says which newer ones
+// are not. Without any, file is nil.
+func (f *Folder) newest() (file *tensorio.File, step int, damaged []error, err error) {
+	steps, err := f.checkpoints()
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	for _, step := range steps {
+		file, err := f.openCheckpoint(step)
+		if err == nil {
+			return file, step, damaged, nil
+		}
+		damaged = append(damaged, err)
+	}
+	if len(damaged) > 0 {
+		return nil, 0, damaged, fault.Inputf("run folder %s: no checkpoint can be used: %w; put a whole copy into %s, or empty that folder to begin at step 0", f.Path, damaged[0], f.file(checkpointDir))
+	}
+	return nil, 0, nil, nil
+}
+
+// load takes the run to a checkpoint.
+func (r *Run) load(file *tensorio.File, step int) error {
 	if err := r.state().Load(weightsOf{file}); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return fmt.Errorf("%s: %w", file.Path, err)
 	}
 	for _, d := range r.generators() {
 		if !file.Has(randomName(d)) {
@@ -139,7 +159,7 @@ func (r *Run) load(path string, step int) error {
 			return err
 		}
 		if err := torch.SetGeneratorState(d, state.Data); err != nil {
-			return fmt.Errorf("%s: %w", path, err)
+			return fmt.Errorf("%s: %w", file.Path, err)
 		}
 	}
 	r.step, r.saved = step, step

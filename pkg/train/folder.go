@@ -22,18 +22,23 @@ import (
 const (
 	configFile    = "config.yaml"  // the recipe, resolved: every key with its value
 	logFile       = "log.jsonl"    // one object a line: steps, evaluations, notes
+	logSumFile    = ".log.sha256"  // what the log was when the last checkpoint was saved
 	metricsFile   = "metrics.json" // the last evaluation of each kind
 	weightsFile   = "weights.safetensors"
 	lockFile      = ".lock"       // held while a process works in the folder
 	checkpointDir = "checkpoints" // step-00000600.safetensors
 	checkpointExt = ".safetensors"
 	checkpointPre = "step-"
+	damagedExt    = ".damaged" // behind a checkpoint that cannot be read
 )
 
 // Folder is where a run keeps its files. One process at a time works in it.
 type Folder struct {
 	Path string
-	lock *os.File
+
+	lock  *os.File
+	fresh bool         // made or emptied for a run that begins
+	whole map[int]bool // checkpoints that this process has written, or read without finding damage
 }
 
 // CreateFolder makes the folder of a new run. A folder that holds files
@@ -41,9 +46,9 @@ type Folder struct {
 func CreateFolder(path string, force bool) (*Folder, error) {
 	entries, err := os.ReadDir(path)
 	switch {
-	case err == nil && !unused(entries) && !force:
+	case err == nil && !unbegun(entries) && !force:
 		return nil, fault.Inputf("run folder %s: there are files in it; continue that run with --resume %s, choose another folder with --out, or replace it with --force", path, path)
-	case err == nil && !unused(entries) && isRun(path) != nil:
+	case err == nil && !unbegun(entries) && isRun(path) != nil:
 		return nil, fault.Inputf("run folder %s: it is not empty and not a run's (it has no %s), so --force does not empty it; choose another folder with --out", path, configFile)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, fault.Inputf("run folder %s: %w; choose another folder with --out", path, pathCause(err))
@@ -51,15 +56,21 @@ func CreateFolder(path string, force bool) (*Folder, error) {
 	if err := os.MkdirAll(filepath.Join(path, checkpointDir), 0o755); err != nil {
 		return nil, fault.Inputf("run folder %s cannot be made: %w; choose another folder with --out", path, pathCause(err))
 	}
-	f := &Folder{Path: path}
+	f := &Folder{Path: path, fresh: true}
 	if err := f.acquire(); err != nil {
 		return nil, err
 	}
 	if err := f.clear(); err != nil {
-		f.Close()
-		return nil, err
+		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// Vacant says whether a new run can be made at a path without force: nothing
+// is there, or what a run left that was killed before it began.
+func Vacant(path string) bool {
+	entries, err := os.ReadDir(path)
+	return err != nil || unbegun(entries)
 }
 
 // OpenFolder opens the folder of a run that was begun before.
@@ -68,13 +79,20 @@ func OpenFolder(path string) (*Folder, error) {
 		return nil, err
 	}
 	f := &Folder{Path: path}
-	return f, f.acquire()
+	if err := f.acquire(); err != nil {
+		return nil, err
+	}
+	tensorio.RemovePartial(f.Path)
+	tensorio.RemovePartial(f.file(checkpointDir))
+	return f, nil
 }
 
-// unused says whether a folder holds nothing, or nothing but what a run that
-// never began left there.
-func unused(entries []fs.DirEntry) bool {
-	return !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() != lockFile && e.Name() != checkpointDir })
+// unbegun says whether a folder holds nothing, or nothing but what a run leaves
+// that is killed before its config.yaml is written.
+func unbegun(entries []fs.DirEntry) bool {
+	return !slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+		return e.Name() != lockFile && e.Name() != checkpointDir && !tensorio.IsPartial(e.Name())
+	})
 }
 
 // isRun asks whether a folder is a run's: whether it has a config.yaml. The error
@@ -130,15 +148,20 @@ func (f *Folder) acquire() error {
 	return nil
 }
 
-// clear removes what an earlier run left, config.yaml last, so that a folder
-// that is half emptied is still known as a run's.
+// clear removes what an earlier run left, except its config.yaml: that is
+// replaced at once when the new run begins, and until then says whose folder
+// it is.
 func (f *Folder) clear() error {
-	for _, name := range []string{checkpointDir, logFile, metricsFile, weightsFile, configFile} {
+	tensorio.RemovePartial(f.Path)
+	for _, name := range []string{checkpointDir, logSumFile, logFile, metricsFile, weightsFile} {
 		if err := os.RemoveAll(f.file(name)); err != nil {
 			return fmt.Errorf("run folder %s: remove the old %s: %w", f.Path, name, pathCause(err))
 		}
 	}
-	return os.MkdirAll(f.file(checkpointDir), 0o755)
+	if err := os.MkdirAll(f.file(checkpointDir), 0o755); err != nil {
+		return fmt.Errorf("run folder %s: %w", f.Path, pathCause(err))
+	}
+	return errors.Join(tensorio.SyncFolder(f.Path), tensorio.SyncFolder(filepath.Dir(f.Path)))
 }
 
 // Close gives the folder free for other processes.
@@ -164,8 +187,9 @@ func (f *Folder) checkpoints() ([]int, error) {
 	}
 	var steps []int
 	for _, e := range entries {
-		digits, ok := strings.CutPrefix(strings.TrimSuffix(e.Name(), checkpointExt), checkpointPre)
-		if step, err := strconv.Atoi(digits); ok && err == nil {
+		name, ends := strings.CutSuffix(e.Name(), checkpointExt)
+		digits, begins := strings.CutPrefix(name, checkpointPre)
+		if step, err := strconv.Atoi(digits); begins && ends && err == nil {
 			steps = append(steps, step)
 		}
 	}
@@ -174,18 +198,72 @@ func (f *Folder) checkpoints() ([]int, error) {
 	return steps, nil
 }
 
-// prune removes all but the newest checkpoints.
+// discardAfter puts checkpoints of later steps aside, under a name that none of
+// them has.
+func (f *Folder) discardAfter(step int) error {
+	steps, err := f.checkpoints()
+	if err != nil {
+		return err
+	}
+	for _, later := range steps {
+		if later <= step {
+			break
+		}
+		if err := f.putAside(later); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *Folder) putAside(step int) error {
+	if err := os.Rename(f.checkpoint(step), f.checkpoint(step)+damagedExt); err != nil {
+		return fmt.Errorf("run folder %s: put a damaged checkpoint aside: %w", f.Path, err)
+	}
+	return nil
+}
+
+// intact notes that a checkpoint is whole.
+func (f *Folder) intact(step int) {
+	if f.whole == nil {
+		f.whole = map[int]bool{}
+	}
+	f.whole[step] = true
+}
+
+// prune removes all but the newest checkpoints that are whole. Damaged ones are
+// put aside.
 func (f *Folder) prune(keep int) error {
 	steps, err := f.checkpoints()
 	if err != nil {
 		return err
 	}
-	for _, step := range steps[min(keep, len(steps)):] {
-		if err := os.Remove(f.checkpoint(step)); err != nil {
-			return fmt.Errorf("remove an old checkpoint: %w", err)
+	kept := 0
+	for _, step := range steps {
+		switch {
+		case kept == keep:
+			if err := os.Remove(f.checkpoint(step)); err != nil {
+				return fmt.Errorf("remove an old checkpoint: %w", err)
+			}
+		case f.whole[step] || f.check(step):
+			kept++
+		default:
+			if err := f.putAside(step); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// check says whether the checkpoint of a step is whole.
+func (f *Folder) check(step int) bool {
+	file, err := f.openCheckpoint(step)
+	if err != nil {
+		return false
+	}
+	_ = file.Close() // read only
+	return true
 }
 
 // write replaces one of the folder's files.

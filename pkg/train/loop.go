@@ -64,6 +64,12 @@ func (r *Run) work(ctx context.Context, log *journal) error {
 // an evaluation that the run was stopped in.
 func (r *Run) start(ctx context.Context, log *journal) error {
 	r.metrics = log.metrics
+	if log.damage != "" {
+		r.note(log.damage)
+	}
+	if r.step > 0 && r.metrics[evaluationAt(0)] == nil {
+		r.note("the evaluation of the untrained network is lost: neither the log nor metrics.json has it")
+	}
 	for _, text := range r.notes {
 		if err := log.add(Event{Kind: "note", Step: r.step, Text: text}); err != nil {
 			return err

@@ -22,6 +22,7 @@ import (
 	"roadmap/pkg/fault"
 	"roadmap/pkg/nn"
 	"roadmap/pkg/optim"
+	"roadmap/pkg/tensorio"
 	"roadmap/pkg/torch"
 	"roadmap/sampler"
 )
@@ -73,6 +74,8 @@ type Run struct {
 	metrics       map[string]Metrics // by the name of the evaluation
 	queries, lone int                // of an evaluation
 	notes         []string           // of what happened before there was a log
+
+	data map[string]data.Fingerprint // by split, as the run began
 }
 
 // New builds every part of a recipe and checks that they fit together. The
@@ -93,31 +96,89 @@ func build(r *Recipe, o Observer, weights string) (*Run, error) {
 	return run, nil
 }
 
-// Resume goes on with the run of a folder, from its newest checkpoint that can
-// be read. A run without one begins anew. r is the folder's recipe; overrides
-// may have changed it, so it becomes the folder's config.yaml. The folder is
-// the run's from now on, and closed with it.
-func Resume(r *Recipe, f *Folder, o Observer) (*Run, error) {
-	steps, err := f.checkpoints()
+// Resume goes on with the run of a folder, from its newest checkpoint that is
+// whole. A run without one begins anew. r is the folder's recipe; overrides may
+// have changed it, so it becomes the folder's config.yaml. What makes another run
+// of it, in the recipe or the data, is refused unless accept says otherwise. The
+// folder is the run's from now on, and closed with it.
+func Resume(r *Recipe, f *Folder, accept bool, o Observer) (*Run, error) {
+	run, err := resume(r, f, accept, o)
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
-	}
-	weights := r.Weights.File
-	if len(steps) > 0 {
-		weights = "" // the checkpoint has newer ones, and the file may be gone
-	}
-	run, err := build(r, o, weights)
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	run.folder = f
-	if err = run.restore(steps); err == nil {
-		err = run.Begin(f)
-	}
-	if err != nil {
-		return nil, errors.Join(err, run.Close())
 	}
 	return run, nil
+}
+
+func resume(r *Recipe, f *Folder, accept bool, o Observer) (run *Run, err error) {
+	defer func() {
+		if err != nil && run != nil {
+			run.folder = nil // its lock is the caller's to give back
+			err = errors.Join(err, run.Close())
+		}
+	}()
+	file, step, damaged, err := f.newest()
+	if err != nil {
+		return nil, err
+	}
+	if file == nil {
+		if run, err = build(r, o, r.Weights.File); err != nil {
+			return nil, err
+		}
+		run.note(fmt.Sprintf("run folder %s has no checkpoint yet: beginning at step 0", f.Path))
+		return run, run.opened(f, nil)
+	}
+	defer file.Close() // read only
+	if step > r.Train.Steps {
+		return nil, fault.Inputf("run folder %s: %d steps are done already, more than train.steps=%d", f.Path, step, r.Train.Steps)
+	}
+	before, unknown := parseIdentity(file.Metadata[metadataRun])
+	if unknown == nil && !accept { // before the network and the data are looked for, which may be no longer there
+		if err := r.Resolve(); err != nil {
+			return nil, err
+		}
+		parts, err := r.parts()
+		if err != nil {
+			return nil, err
+		}
+		if err := refuse(f.Path, step, changedKeys(before.Recipe, parts)); err != nil {
+			return nil, err
+		}
+	}
+	if run, err = build(r, o, ""); err != nil { // the checkpoint has newer weights than the file, which may be gone
+		return nil, err
+	}
+	return run, run.goOn(f, file, step, damaged, before, accept)
+}
+
+// goOn takes a run to a checkpoint, and says what is not as it was.
+func (r *Run) goOn(f *Folder, file *tensorio.File, step int, damaged []error, before *identity, accept bool) error {
+	var changed []change
+	if before != nil {
+		now, err := r.identity()
+		if err != nil {
+			return err
+		}
+		changed = before.changes(now)
+		if err := refuse(f.Path, step, changed); err != nil && !accept {
+			return err
+		}
+	}
+	if err := r.load(file, step); err != nil {
+		return err
+	}
+	for _, err := range damaged {
+		r.note(fmt.Sprintf("%v; going on from the checkpoint of step %d", err, step))
+	}
+	if err := f.discardAfter(step); err != nil { // the damaged ones: none of them counts as one to keep
+		return err
+	}
+	if err := r.opened(f, changed); err != nil {
+		return err
+	}
+	if refuse(f.Path, step, changed) == nil {
+		return nil
+	}
+	return r.saveAs(f.checkpoint(step)) // which is now one of what the run has become
 }
 
 // Close frees the network and the datasets, and the run folder if there is one.
@@ -162,6 +223,7 @@ func (r *Run) withData() error {
 	if r.testSet, err = collection.Open(data.Test); err != nil {
 		return err
 	}
+	r.data = map[string]data.Fingerprint{data.Train: r.trainSet.Fingerprint(), data.Test: r.testSet.Fingerprint()}
 	for _, d := range []*data.Dataset{r.trainSet, r.testSet} {
 		if n := len(d.Skipped); n > 0 {
 			r.note(fmt.Sprintf("%s %s: %d broken images skipped, first %s", d.Name, d.Split, n, d.Skipped[0]))
@@ -265,43 +327,51 @@ func (r *Run) withObjective() error {
 }
 
 // Begin makes f the run's folder and writes the resolved recipe there.
-func (r *Run) Begin(f *Folder) error {
+func (r *Run) Begin(f *Folder) error { return r.opened(f, nil) }
+
+// opened is Begin for a folder whose run changed; changes of its config.yaml are
+// added.
+func (r *Run) opened(f *Folder, changed []change) error {
 	r.folder = f
 	text, err := config.Marshal(r.recipe)
 	if err != nil {
 		return err
 	}
 	old, err := os.ReadFile(f.ConfigPath())
-	if err == nil && bytes.Equal(old, text) {
-		return nil
-	}
-	if err == nil {
-		if err := r.noteChanges(old); err != nil {
+	if err == nil && !f.fresh && !bytes.Equal(old, text) {
+		more, err := r.changesOf(old)
+		if err != nil {
 			return err
 		}
+		for _, c := range more {
+			if !slices.ContainsFunc(changed, func(known change) bool { return known.key == c.key }) {
+				changed = append(changed, c)
+			}
+		}
+	}
+	for _, c := range changed {
+		r.note(fmt.Sprintf("after step %d %s", r.step, c))
+	}
+	if err == nil && bytes.Equal(old, text) {
+		return nil
 	}
 	return f.write(configFile, text)
 }
 
-// noteChanges says what overrides have made different from the recipe so far.
-func (r *Run) noteChanges(old []byte) error {
+// changesOf says what overrides have made different from the recipe so far.
+func (r *Run) changesOf(old []byte) ([]change, error) {
 	tree, err := config.Parse(r.folder.ConfigPath(), old)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	before, err := LoadRecipe(tree, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	was, e1 := config.Pairs(before)
 	now, e2 := config.Pairs(r.recipe)
-	for _, p := range now {
-		i := slices.IndexFunc(was, func(w config.Pair) bool { return w.Key == p.Key })
-		if i >= 0 && was[i].Value != p.Value {
-			r.note(fmt.Sprintf("after step %d %s is %s; it was %s", r.step, p.Key, p.Value, was[i].Value))
-		}
-	}
-	return cmp.Or(e1, e2)
+	known := slices.DeleteFunc(changedKeys(was, now), func(c change) bool { return c.was == "not there" }) // a default of a newer program
+	return known, cmp.Or(e1, e2)
 }
 
 // What the names in a checkpoint begin with.

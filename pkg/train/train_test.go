@@ -69,6 +69,11 @@ func run(t *testing.T, folder string, ctx context.Context, o train.Observer, ove
 // resume goes on with the run in a folder.
 func resume(t *testing.T, folder string, o train.Observer, overrides ...string) (*train.Result, error) {
 	t.Helper()
+	return resumeAs(t, folder, false, o, overrides...)
+}
+
+func resumeAs(t *testing.T, folder string, accept bool, o train.Observer, overrides ...string) (*train.Result, error) {
+	t.Helper()
 	text, err := os.ReadFile(filepath.Join(folder, "config.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +90,7 @@ func resume(t *testing.T, folder string, o train.Observer, overrides ...string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := train.Resume(again, f, o)
+	r, err := train.Resume(again, f, accept, o)
 	if err != nil {
 		return nil, err
 	}
