@@ -222,7 +222,7 @@ func TestTrainErrors(t *testing.T) {
 		"two recipes":      {[]string{"train", "glyphs_demo", "omniglot_convnet"}, []string{"two recipes"}},
 		"missing folder":   {[]string{"train", "glyphs_demo", "data={name: folder, root: " + dir + "/none}"}, []string{dir + "/none"}},
 		"empty dataset":    {[]string{"train", "glyphs_demo", "data={name: folder, root: " + empty + "}"}, []string{empty}},
-		"empty recipe":     {[]string{"train", blank}, []string{blank, "no dataset is named"}},
+		"empty recipe":     {[]string{"train", blank}, []string{blank, "names no dataset"}},
 		"no size":          {trainArgs(filepath.Join(dir, "r"), "transform.resize=0"), []string{": transform: images of a batch", "give resize"}},
 		"too small":        {trainArgs(filepath.Join(dir, "r"), "transform.resize=12"), []string{"4 blocks need images of at least 16 pixels"}},
 		"no classes":       {trainArgs(filepath.Join(dir, "r"), "sampler.classes=0"), []string{": sampler: classes is 0"}},

@@ -1,13 +1,35 @@
 // Memory for tensors on the CPU. The C library gives a large block back to the
 // system when it is freed and fetches another, page by page and zeroed, for the
-// next tensor: a sixth of the time of a training step. Here its pages are kept
-// and used again.
+// next tensor: a tenth to a third of the processor time of a training step. Here
+// its pages are kept and used again.
 //
 // What a step frees seldom has the sizes that it wants next, so a block for
 // which no idle one is large enough is put together from the pages of several:
 // mremap moves pages to other addresses without copying. New pages are asked
 // for only when none is idle. So the process holds no more than its tensors
 // needed at one time, and nothing is lost between blocks.
+//
+// Measured beside what could stand in its place: BenchmarkStep of package
+// backbones, channels last, on two cores busy with other work, in turns, the
+// least of two passes (one for the last four in float32); processor seconds a step, and the process's largest memory:
+//
+//                                 ResNet-50, 32 at 224 pixels      convnet,
+//                                 bfloat16          float32        128 at 28
+//   this file                     5.3 s  2.12 GB    9.1 s  3.38 GB    130 ms  264 MB
+//   glibc 2.36                    8.2    2.52       11.5   3.98       141     386
+//   glibc, mmap_max=0, trim_threshold=1TiB, top_pad=64MiB
+//                                 7.4    3.32       9.3    5.09       129     424
+//   the same with arena_max=1     10.9   3.40       9.2    4.62       130     429
+//   jemalloc 5.3                  7.7    2.13       12.2   3.40       182     282
+//   jemalloc, dirty_decay_ms and muzzy_decay_ms -1, oversize_threshold 0
+//                                 5.6    2.25       9.5    3.64       127     299
+//   mimalloc 2.0.9                8.2    2.14       13.3   3.44       170     292
+//   mimalloc, page_reset=0, reset_delay=100000
+//                                 6.4    2.25       13.7   3.55       180     298
+//
+// So glibc takes half as much time again or half as much memory again. jemalloc
+// with its pages kept comes within 6 % of the time and takes 6 to 13 % more
+// memory; it would have to be loaded before libtorch, with these settings.
 #include "pool.h"
 
 #include <algorithm>
