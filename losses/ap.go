@@ -1,9 +1,12 @@
 package losses
 
-import "roadmap/pkg/torch"
+import (
+	"roadmap/losses/score"
+	"roadmap/pkg/torch"
+)
 
 func init() {
-	register("ap", "ROADMAP (Ramzi et al., NeurIPS 2021), eq. 1", func() Loss { return &AP{Common: common()} })
+	register("ap", "ROADMAP (Ramzi et al., NeurIPS 2021), eq. 1", func() Loss { return &AP{} })
 }
 
 // AP is one minus the true average precision, the metric itself: its value has
@@ -15,25 +18,13 @@ func init() {
 //
 // H(0) = 1: a tie counts against the positive. The loss is the mean of L_i
 // over the queries that have a positive.
-type AP struct {
-	Common `yaml:",inline"`
-}
-
-// Validate implements Loss.
-func (l *AP) Validate() error { return l.Common.Validate() }
+type AP struct{}
 
 // Forward implements Loss.
-func (l *AP) Forward(b *Block) *torch.Tensor {
-	p := b.Positives()
-	above := b.Scores.Unsqueeze(1).Ge(p.Scores.Unsqueeze(2)).And(b.Negative.Unsqueeze(1)) // [q, p, g]
-	minus := above.SumDim([]int64{2}, false).ToDType(b.Scores.DType())
-	plus := p.rank()
-	return b.oneMinus(plus.Div(plus.Add(minus)))
+func (l *AP) Forward(b *score.Block) *torch.Tensor {
+	plus, minus := b.RankPlus(score.Heaviside()), b.RankMinus(score.Heaviside())
+	return b.MeanAP(plus.Div(plus.Add(minus)))
 }
 
-// noGradient implements metric.
-func (l *AP) noGradient() {}
-
-func (l *AP) terms(b *Block) []torch.RankTerm {
-	return []torch.RankTerm{{Kind: torch.RankAP, Weight: b.perRanked()}}
-}
+// Traits says that AP is a metric.
+func (l *AP) Traits() score.Traits { return score.Traits{Metric: true} }

@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"roadmap/losses"
+	"roadmap/losses/criterion"
+	"roadmap/losses/losstest"
+	"roadmap/losses/score"
 	"roadmap/pkg/torch"
 	"roadmap/pkg/torch/torchtest"
 )
@@ -101,10 +104,7 @@ func BenchmarkBlackboxList(b *testing.B) {
 			for i := range data {
 				data[i], relevant[i] = float32(r.NormFloat64()), r.IntN(10) == 0
 			}
-			l, err := losses.New("blackboxap")
-			if err != nil {
-				return err
-			}
+			l := losstest.Build(b, "blackboxap", nil)
 			scores := torch.From(s, data, 1, int64(n))
 			sort, err := best(func() error {
 				step := s.Child()
@@ -115,7 +115,7 @@ func BenchmarkBlackboxList(b *testing.B) {
 			if err != nil {
 				return err
 			}
-			list := &trained{loss: l, in: losses.Input{Relevance: torch.From(s, relevant, 1, int64(n))}, scores: scores.RequireGrad(true)}
+			list := &trained{loss: l, in: score.Input{Relevance: torch.From(s, relevant, 1, int64(n))}, scores: scores.RequireGrad(true)}
 			ours, err := best(list.run)
 			for err == nil && b.Loop() {
 				err = list.run()
@@ -129,20 +129,20 @@ func BenchmarkBlackboxList(b *testing.B) {
 
 // trained is a loss with what it is evaluated on: embeddings or scores.
 type trained struct {
-	loss          losses.Loss
-	in            losses.Input
+	loss          *criterion.Config
+	in            score.Input
 	query, scores *torch.Tensor // leaves; one of them nil
 }
 
 func newTrained(s *torch.Scope, name string, n int) (*trained, error) {
 	data, labels := batch(n)
-	l, err := losses.New(name)
+	l, err := criterion.Registry.Make(name)
 	if err != nil {
 		return nil, err
 	}
 	leaf := torch.From(s, data, int64(n), 512).RequireGrad(true)
-	in := losses.Input{QueryLabels: labels}
-	if losses.UsesProxies(l) { // one in the middle of each class
+	in := score.Input{QueryLabels: labels}
+	if losses.Traits(l.Loss).Proxies { // one in the middle of each class
 		in.Gallery = leaf.Detach().Reshape(int64(n/4), 4, 512).MeanDim([]int64{1}, false).RequireGrad(true)
 		for c := range n / 4 {
 			in.GalleryLabels = append(in.GalleryLabels, int64(c))
@@ -170,7 +170,7 @@ func (l *trained) run() error {
 	} else {
 		in.Scores = l.scores.Alias(step)
 	}
-	r, err := losses.Forward(l.loss, in)
+	r, err := l.loss.Evaluate(in)
 	if err != nil || !r.Value.RequiresGrad() {
 		return err
 	}

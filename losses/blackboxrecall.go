@@ -1,51 +1,35 @@
 package losses
 
 import (
-	"roadmap/pkg/fault"
+	"roadmap/losses/score"
 	"roadmap/pkg/torch"
 )
 
 func init() {
 	register("blackboxrecall", "RaMBO (Rolínek et al., CVPR 2020), alg. 1, eq. 14, 16-20", func() Loss {
-		return &BlackboxRecall{Common: common(), Blackbox: blackbox(), Weight: "log"}
+		return &BlackboxRecall{Blackbox: score.Blackbox{Lambda: 4, Margin: 0.02}, Weight: "log"}
 	})
 }
 
-// BlackboxRecall is a loss on recall over all lengths of the short list
-// (eq. 16 to 20), for query i:
+// BlackboxRecall is a loss on recall over all lengths of the short list, of
+// RaMBO (Rolínek et al. 2020), eq. 16 to 20, for query i:
 //
 //	L_i = 1/|P_i| Σ_{k∈P_i} w(rk(k) − rk⁺(k)),  w(x) = ln(1 + x) or ln(1 + ln(1 + x))
 //
 // The difference counts the negatives ranked above k; rk⁺ is held constant. The
-// loss is the mean of L_i over the queries that have a positive.
+// loss is the mean of L_i over the queries that have a positive. Margin and
+// gradient are those of blackboxap.
 type BlackboxRecall struct {
-	Common   `yaml:",inline"`
-	Blackbox `yaml:",inline"`
-	Weight   string `yaml:"weight"` // w: "log" or "loglog"
-}
-
-// Validate implements Loss.
-func (l *BlackboxRecall) Validate() error {
-	if l.Weight != "log" && l.Weight != "loglog" {
-		return fault.Inputf("weight is %q; give log or loglog", l.Weight)
-	}
-	return validateAll(&l.Common, &l.Blackbox)
+	score.Blackbox `yaml:",inline"`
+	Weight         string `yaml:"weight" in:"{log,loglog}"` // w: "log" or "loglog"
 }
 
 // Forward implements Loss.
-func (l *BlackboxRecall) Forward(b *Block) *torch.Tensor {
-	return l.Blackbox.forward(b, func(rank, plus *torch.Tensor) (loss, slope *torch.Tensor) {
-		above := rank.Sub(plus)
-		loss, slope = above.Log1p(), above.AddScalar(1).Reciprocal()
-		if l.Weight == "loglog" {
-			return loss.Log1p(), slope.Div(loss.AddScalar(1))
-		}
-		return loss, slope
-	})
-}
-
-func (l *BlackboxRecall) temporaries(int) int { return blackboxTemporaries }
-
-func (l *BlackboxRecall) terms(b *Block) []torch.RankTerm {
-	return l.Blackbox.term(b, 1+flag(l.Weight == "loglog"))
+func (l *BlackboxRecall) Forward(b *score.Block) *torch.Tensor {
+	rank, plus := b.Ranks(l.Blackbox)
+	loss := rank.Sub(plus).Log1p()
+	if l.Weight == "loglog" {
+		loss = loss.Log1p()
+	}
+	return b.MeanRanked(loss)
 }

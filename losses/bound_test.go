@@ -6,7 +6,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"roadmap/losses"
+	"roadmap/losses/criterion"
+	"roadmap/losses/losstest"
+	"roadmap/losses/score"
 	"roadmap/pkg/torch"
 )
 
@@ -29,7 +31,7 @@ func TestSupAPBoundsOneMinusAP(t *testing.T) {
 		if trial%3 == 0 {
 			set = nil // the defaults
 		}
-		bound, truth := onScores(t, build(t, "supap", set), scores, relevance, q), onScores(t, build(t, "ap", nil), scores, relevance, q)
+		bound, truth := onScores(t, losstest.Build(t, "supap", set), scores, relevance, q), onScores(t, losstest.Build(t, "ap", nil), scores, relevance, q)
 		if bound < truth-1e-14 {
 			t.Errorf("trial %d: supap %v = %.17g is below 1 − AP = %.17g", trial, set, bound, truth)
 		}
@@ -40,12 +42,12 @@ func TestSupAPBoundsOneMinusAP(t *testing.T) {
 // in AP.
 func TestReleasedVariantIsNoBound(t *testing.T) {
 	scores, relevance := []float64{0.5, 0.5, 0.1}, []bool{true, false, false}
-	released := onScores(t, build(t, "supap", map[string]any{"variant": "released"}), scores, relevance, 1)
+	released := onScores(t, losstest.Build(t, "supap", map[string]any{"variant": "released"}), scores, relevance, 1)
 	// rank+ = 1; rank- = σ(0) + σ(−40) = 0.5: 1 − 1/1.5, against 1 − 1/2 of AP
 	if want := 1 - 1/1.5; released < want-1e-9 || released > want+1e-9 {
 		t.Errorf("released = %g, want %g", released, want)
 	}
-	if truth := onScores(t, build(t, "ap", nil), scores, relevance, 1); truth != 0.5 {
+	if truth := onScores(t, losstest.Build(t, "ap", nil), scores, relevance, 1); truth != 0.5 {
 		t.Errorf("1 − AP = %g, want 0.5", truth)
 	}
 }
@@ -65,7 +67,7 @@ func TestBranchesOfTheBound(t *testing.T) {
 		{"released", delta, 0.99330714907571527 + 0.5},
 		{"released", 0.06, 100*0.01 + 1.44},
 	} {
-		l := build(t, "supap", map[string]any{"variant": c.variant, "delta": delta})
+		l := losstest.Build(t, "supap", map[string]any{"variant": c.variant, "delta": delta})
 		got := onScores(t, l, []float64{0, c.t}, []bool{true, false}, 1)
 		if want := c.want / (1 + c.want); got < want-1e-12 || got > want+1e-12 {
 			t.Errorf("%s: H⁻(%g): loss %.15f, want %.15f", c.variant, c.t, got, want)
@@ -73,15 +75,16 @@ func TestBranchesOfTheBound(t *testing.T) {
 	}
 }
 
-// onScores evaluates a loss on float64 scores of q queries, and checks that the
-// fused pass and the plain operations agree.
-func onScores(t *testing.T, l losses.Loss, scores []float64, relevance []bool, q int) float64 {
+// onScores evaluates a loss on float64 scores of q queries, and checks that
+// kernels and plain operations agree.
+func onScores(t *testing.T, l *criterion.Config, scores []float64, relevance []bool, q int) float64 {
 	t.Helper()
 	var values [2]float64
 	for i, plain := range []bool{false, true} {
 		s := torch.NewScope()
 		shape := []int64{int64(q), int64(len(scores) / q)}
-		r, err := losses.Forward(l, losses.Input{Scores: torch.From(s, scores, shape...), Relevance: torch.From(s, relevance, shape...), Plain: plain})
+		l.Plain = plain
+		r, err := l.Evaluate(score.Input{Scores: torch.From(s, scores, shape...), Relevance: torch.From(s, relevance, shape...)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +94,7 @@ func onScores(t *testing.T, l losses.Loss, scores []float64, relevance []bool, q
 		s.Close()
 	}
 	if d := values[0] - values[1]; d > 1e-12 || d < -1e-12 {
-		t.Fatalf("fused %.17g, plain %.17g", values[0], values[1])
+		t.Fatalf("kernels %.17g, plain %.17g", values[0], values[1])
 	}
 	return values[0]
 }
@@ -121,7 +124,7 @@ func TestByHand(t *testing.T) {
 		{"contrastive", nil, []float64{0.9, 0.5, 0.5, 0.1}, (0.1 + 0.5) / 2},
 	} {
 		t.Run(fmt.Sprint(c.loss, c.set), func(t *testing.T) {
-			got := onScores(t, build(t, c.loss, c.set), c.scores, []bool{true, true, false, false}, 1)
+			got := onScores(t, losstest.Build(t, c.loss, c.set), c.scores, []bool{true, true, false, false}, 1)
 			if got < c.want-1e-12 || got > c.want+1e-12 {
 				t.Errorf("%v: %.15f, want %.15f", c.scores, got, c.want)
 			}
@@ -130,7 +133,7 @@ func TestByHand(t *testing.T) {
 }
 
 // The derivative at a kink is 0 (a hinge, a corner of a triangle) and that of
-// the branch that holds there (H⁻), in the fused pass and by plain operations.
+// the branch that holds there (H⁻), by kernels and by plain operations.
 func TestDerivativeAtKinks(t *testing.T) {
 	sigma := func(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 	atDelta := sigma(2.5) // of t = δ = 0.25 with τ = 0.1
@@ -161,7 +164,9 @@ func TestDerivativeAtKinks(t *testing.T) {
 		for _, plain := range []bool{false, true} {
 			s := torch.NewScope()
 			scores := torch.From(s, []float64{c.positive, c.negative}, 1, 2).RequireGrad(true)
-			r, err := losses.Forward(build(t, c.loss, c.set), losses.Input{Scores: scores, Relevance: torch.From(s, []bool{true, false}, 1, 2), Plain: plain})
+			l := losstest.Build(t, c.loss, c.set)
+			l.Plain = plain
+			r, err := l.Evaluate(score.Input{Scores: scores, Relevance: torch.From(s, []bool{true, false}, 1, 2)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -191,8 +196,8 @@ func TestFlatten(t *testing.T) {
 		scores[i], relevance[i] = r.Float64(), r.IntN(3) == 0
 	}
 	for _, name := range []string{"ap", "supap", "blackboxap", "fastap"} {
-		want := onScores(t, build(t, name, nil), scores, relevance, 1)
-		if got := onScores(t, build(t, name, map[string]any{"flatten": true}), scores, relevance, 5); got != want {
+		want := onScores(t, losstest.Build(t, name, nil), scores, relevance, 1)
+		if got := onScores(t, losstest.Build(t, name, map[string]any{"flatten": true}), scores, relevance, 5); got != want {
 			t.Errorf("%s: flattened %.17g, in one row %.17g", name, got, want)
 		}
 	}

@@ -1,11 +1,13 @@
 package losses
 
-import "roadmap/pkg/torch"
+import (
+	"roadmap/losses/score"
+	"roadmap/pkg/torch"
+)
 
 func init() {
 	register("contrastive", "Dimensionality reduction by learning an invariant mapping (Hadsell et al., CVPR 2006), eq. 4, with hinges on cosine for squared distances", func() Loss {
-		l := &Contrastive{Common: common(), PositiveMargin: 1, NegativeMargin: 0.5}
-		return l
+		return &Contrastive{PositiveMargin: 1, NegativeMargin: 0.5}
 	})
 }
 
@@ -18,33 +20,30 @@ func init() {
 //
 // Each mean is over the pairs with a term above 10⁻⁶, and 0 if there are none.
 type Contrastive struct {
-	Common         `yaml:",inline"`
-	PositiveMargin float64 `yaml:"positive_margin"` // score wanted of positives at least
-	NegativeMargin float64 `yaml:"negative_margin"` // score wanted of negatives at most
-}
-
-// Validate implements Loss.
-func (l *Contrastive) Validate() error {
-	if err := finite("positive_margin", l.PositiveMargin, "negative_margin", l.NegativeMargin); err != nil {
-		return err
-	}
-	return validateAll(&l.Common)
+	PositiveMargin float64 `yaml:"positive_margin" in:"(-inf,inf)"` // score wanted of positives at least
+	NegativeMargin float64 `yaml:"negative_margin" in:"(-inf,inf)"` // score wanted of negatives at most
 }
 
 // Forward implements Loss.
-func (l *Contrastive) Forward(b *Block) *torch.Tensor { return l.pairs().violations(b) }
+func (l *Contrastive) Forward(b *score.Block) *torch.Tensor {
+	return violations(b, l.PositiveMargin, l.NegativeMargin, 1e-6)
+}
 
-// Counts implements Counter.
-func (l *Contrastive) Counts() int { return 2 }
+// Traits says that the loss is over pairs, and that they are counted.
+func (l *Contrastive) Traits() score.Traits { return score.Traits{Pairs: true, Totals: true} }
 
-// Totals implements Counter.
-func (l *Contrastive) Totals(b *Block) *torch.Tensor { return l.pairs().count(b) }
+// violations is the block's share of the mean of [floor − s]₊ over the positive
+// pairs for which it is above least, and that of [s − ceiling]₊ over the
+// negative ones.
+func violations(b *score.Block, floor, ceiling, least float64) *torch.Tensor {
+	pull := b.Positives.RSubScalar(floor).ReLU() // [q, p]
+	pulled := pull.GtScalar(least).And(b.Real())
+	push := score.Hinge{Margin: -ceiling, Least: least}
+	return b.Ratio(sumOver(pull, pulled), sumOver(pulled, pulled)).Add(b.Ratio(b.SumNegatives(push.Step()), b.SumNegatives(push.Active())))
+}
 
-func (l *Contrastive) pairs() hinge { return hinge{l.PositiveMargin, l.NegativeMargin, 1e-6} }
-
-func (l *Contrastive) pairLoss()           {}
-func (l *Contrastive) temporaries(int) int { return 12 }
-
-func (l *Contrastive) terms(b *Block) []torch.RankTerm {
-	return []torch.RankTerm{l.pairs().term(b, 1)}
+// sumOver is the sum of values over mask, both [q, n], for each query: [q].
+func sumOver(values, mask *torch.Tensor) *torch.Tensor {
+	nothing := values.Scope().Zeros(nil, values.DType(), values.Device())
+	return mask.Where(values, nothing).SumDim([]int64{1}, false)
 }

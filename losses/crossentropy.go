@@ -1,13 +1,14 @@
 package losses
 
-import "roadmap/pkg/torch"
+import (
+	"roadmap/losses/score"
+	"roadmap/pkg/torch"
+)
 
 func init() {
 	register("crossentropy", "Pattern recognition and machine learning (Bishop, 2006), eq. 4.108: softmax cross-entropy of a linear classifier", func() Loss {
-		l := &CrossEntropy{Common: common(), Temperature: 1}
-		l.Normalize = false
-		return l
-	})
+		return &CrossEntropy{Temperature: 1}
+	}, func(o *score.Options) { o.Normalize = false })
 }
 
 // CrossEntropy is the softmax cross-entropy of a linear classifier without
@@ -18,24 +19,11 @@ func init() {
 //
 // The loss is the mean over all queries.
 type CrossEntropy struct {
-	Common      `yaml:",inline"`
-	Temperature float64 `yaml:"temperature"` // T, in units of the inner product
-}
-
-// Validate implements Loss.
-func (l *CrossEntropy) Validate() error {
-	if err := positive("temperature", l.Temperature); err != nil {
-		return err
-	}
-	return l.Common.Validate()
+	Temperature float64 `yaml:"temperature" in:"(0,inf)"` // T, in units of the inner product
 }
 
 // Forward implements Loss.
-func (l *CrossEntropy) Forward(b *Block) *torch.Tensor {
-	return b.softmax(b.Scores.DivScalar(l.Temperature))
-}
+func (l *CrossEntropy) Forward(b *score.Block) *torch.Tensor { return softmax(b, 1/l.Temperature) }
 
-func (l *CrossEntropy) usesProxies()        {}
-func (l *CrossEntropy) temporaries(int) int { return 8 }
-
-func (l *CrossEntropy) terms(b *Block) []torch.RankTerm { return b.softmaxTerm(1/l.Temperature, false) }
+// Traits says that the gallery is proxies.
+func (l *CrossEntropy) Traits() score.Traits { return score.Traits{Proxies: true} }

@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"roadmap/losses"
+	"roadmap/losses/criterion"
+	"roadmap/losses/losstest"
+	"roadmap/losses/score"
 	"roadmap/pkg/config"
 	"roadmap/pkg/fault"
 	"roadmap/pkg/fault/faulttest"
@@ -16,7 +19,7 @@ import (
 
 // gradients evaluates a loss and its gradients by all of x, four rows of two
 // dimensions in two classes; a proxy loss has two more rows for its proxies.
-func gradients(t *testing.T, l losses.Loss, x []float64, dtype torch.DType, plain bool) (value float64, all []float64, err error) {
+func gradients(t *testing.T, l *criterion.Config, x []float64, dtype torch.DType, plain bool) (value float64, all []float64, err error) {
 	t.Helper()
 	before := torch.Live()
 	defer func() {
@@ -27,19 +30,20 @@ func gradients(t *testing.T, l losses.Loss, x []float64, dtype torch.DType, plai
 	s := torch.NewScope()
 	defer s.Close()
 	leaf := func(rows []float64) *torch.Tensor {
-		return torch.From(s, rows, int64(len(rows)/2), 2).ToDType(dtype).RequireGrad(losses.Trainable(l))
+		return torch.From(s, rows, int64(len(rows)/2), 2).ToDType(dtype).RequireGrad(!losses.Traits(l.Loss).Metric)
 	}
-	in := losses.Input{Query: leaf(x), QueryLabels: []int64{0, 0, 1, 1}, QueryName: "E.npy", Plain: plain}
+	in := score.Input{Query: leaf(x), QueryLabels: []int64{0, 0, 1, 1}, QueryName: "E.npy"}
+	l.Plain = plain
 	inputs := []*torch.Tensor{in.Query}
-	if losses.UsesProxies(l) {
+	if losses.Traits(l.Loss).Proxies {
 		in.Gallery, in.GalleryLabels = leaf(x[:4]), []int64{0, 1}
 		inputs = append(inputs, in.Gallery)
 	}
-	r, err := losses.Forward(l, in)
+	r, err := l.Evaluate(in)
 	if err != nil {
 		return 0, nil, err
 	}
-	if value, err = r.Value.Item(); err != nil || !losses.Trainable(l) {
+	if value, err = r.Value.Item(); err != nil || !!losses.Traits(l.Loss).Metric {
 		return value, nil, err
 	}
 	if err := r.Value.Backward(); err != nil {
@@ -61,10 +65,10 @@ func TestScoresThatOverflow(t *testing.T) {
 	x := []float64{1e-3, 0, 2e19, 1e19, 0, 3e19, 1e19, 1e19} // 5e38 is row 1 with itself, beyond float32
 	for _, name := range losses.Names() {
 		for _, plain := range []bool{false, true} {
-			l := build(t, name, map[string]any{"normalize": false})
+			l := losstest.Build(t, name, map[string]any{"normalize": false})
 			_, _, err := gradients(t, l, x, torch.Float32, plain)
 			faulttest.Refused(t, err, "E.npy", "scores of row 1", "float32", "normalize=true")
-			if _, _, err := gradients(t, build(t, name, nil), x, torch.Float32, plain); name != "crossentropy" && err != nil {
+			if _, _, err := gradients(t, losstest.Build(t, name, nil), x, torch.Float32, plain); name != "crossentropy" && err != nil {
 				t.Errorf("%s: normalised: %v", name, err)
 			}
 			// multisimilarity's fused e^-m vanishes in any dtype: refused too
@@ -79,21 +83,21 @@ func TestScoresThatOverflow(t *testing.T) {
 func TestGivenScoresThatOverflow(t *testing.T) {
 	s := torch.NewScope()
 	defer s.Close()
-	in := losses.Input{Scores: torch.From(s, []float64{1, 2, 1e39, 0}, 2, 2), Relevance: torch.From(s, []bool{true, false, true, false}, 2, 2)}
-	_, err := losses.Forward(build(t, "calibration", map[string]any{"dtype": "float32"}), in)
+	in := score.Input{Scores: torch.From(s, []float64{1, 2, 1e39, 0}, 2, 2), Relevance: torch.From(s, []bool{true, false, true, false}, 2, 2)}
+	_, err := losstest.Build(t, "calibration", map[string]any{"dtype": "float32"}).Evaluate(in)
 	faulttest.Refused(t, err, "scores", "row 1", "float32")
-	if _, err := losses.Forward(build(t, "calibration", nil), in); err != nil {
+	if _, err := losstest.Build(t, "calibration", nil).Evaluate(in); err != nil {
 		t.Error(err)
 	}
 }
 
 // Finite scores whose terms overflow have a value, or a gradient, that is refused.
 func TestResultsThatOverflow(t *testing.T) {
-	heavy := build(t, "roadmap_released", map[string]any{"supap_weight": 3e38, "calibration_weight": 3e38})
+	heavy := losstest.Build(t, "roadmap_released", map[string]any{"supap_weight": 3e38, "calibration_weight": 3e38})
 	_, _, err := gradients(t, heavy, []float64{1, 0, 0, 1, 1, 0, 0, 1}, torch.Float32, false) // 6e38
 	faulttest.Refused(t, err, "E.npy", "the loss is", "float32")
 	short := []float64{1e-42, 0, 1e-42, 2e-42, 0, 1e-42, 1e-42, 1e-42}
-	_, _, err = gradients(t, build(t, "smoothap", nil), short, torch.Float32, false)
+	_, _, err = gradients(t, losstest.Build(t, "smoothap", nil), short, torch.Float32, false)
 	faulttest.Refused(t, err, "E.npy", "gradient of row 0", "float32")
 }
 
@@ -101,9 +105,9 @@ func TestResultsThatOverflow(t *testing.T) {
 func TestGalleryGradientThatOverflows(t *testing.T) {
 	s := torch.NewScope()
 	defer s.Close()
-	in := losses.Input{Query: torch.From(s, []float32{1, 0.5, 0, 1}, 2, 2), QueryLabels: []int64{0, 1}, GalleryName: "G.npy"}
+	in := score.Input{Query: torch.From(s, []float32{1, 0.5, 0, 1}, 2, 2), QueryLabels: []int64{0, 1}, GalleryName: "G.npy"}
 	in.Gallery, in.GalleryLabels = torch.From(s, []float32{1, 0, 0, 1e-42}, 2, 2).RequireGrad(true), []int64{0, 1}
-	_, err := losses.Forward(build(t, "calibration", map[string]any{"beta": 0}), in)
+	_, err := losstest.Build(t, "calibration", map[string]any{"beta": 0}).Evaluate(in)
 	faulttest.Refused(t, err, "G.npy: the gradient of row 1", "float32")
 }
 
@@ -113,7 +117,7 @@ func TestLargestScores(t *testing.T) {
 	x := []float64{1.3e19, -1.3e19, 1.3e19, 1.3e19, -1.3e19, 1, 1, 2}
 	for _, name := range losses.Names() {
 		for _, plain := range []bool{false, true} {
-			value, grad, err := gradients(t, build(t, name, map[string]any{"normalize": false}), x, torch.Float32, plain)
+			value, grad, err := gradients(t, losstest.Build(t, name, map[string]any{"normalize": false}), x, torch.Float32, plain)
 			if err != nil && !fault.IsInput(err) {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -132,7 +136,7 @@ func TestLargestScores(t *testing.T) {
 func TestExtremeParameters(t *testing.T) {
 	x := []float64{1, 0, 1, 0.2, 1, 0, 0.3, 1} // rows 0 and 2 tie
 	for _, name := range losses.Names() {
-		pairs, err := config.Pairs(build(t, name, nil))
+		pairs, err := config.Pairs(losstest.Build(t, name, nil))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +149,7 @@ func TestExtremeParameters(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				l, err := config.Build(losses.Registry, section)
+				l, err := config.Build(criterion.Registry, section)
 				if err != nil {
 					faulttest.Refused(t, err, p.Key)
 					continue
@@ -178,7 +182,7 @@ func TestExtremeParameters(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = config.Build(losses.Registry, section)
+			_, err = config.Build(criterion.Registry, section)
 			faulttest.Refused(t, err, c.set, v[:3], "1.18e-38")
 		}
 	}
@@ -187,9 +191,9 @@ func TestExtremeParameters(t *testing.T) {
 // Where no pair is mined the loss is 0, however large the exponent of one that
 // is not.
 func TestMultiSimilarityMinesNothing(t *testing.T) {
-	l := build(t, "multisimilarity", map[string]any{"alpha": 1e3, "beta": 1e3, "base": -5.0, "epsilon": 0.1})
+	l := losstest.Build(t, "multisimilarity", map[string]any{"alpha": 1e3, "beta": 1e3, "base": -5.0, "epsilon": 0.1})
 	for _, base := range []float64{-5, 5} {
-		l.(*losses.MultiSimilarity).Base = base
+		l.Loss.(*losses.MultiSimilarity).Base = base
 		for _, plain := range []bool{false, true} {
 			value, grad, err := gradients(t, l, []float64{1, 0, 1, 0.01, -1, 0, -1, 0.01}, torch.Float64, plain)
 			if err != nil || value != 0 || slices.ContainsFunc(grad, func(g float64) bool { return g != 0 }) {

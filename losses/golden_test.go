@@ -9,7 +9,8 @@ import (
 	"testing"
 
 	"roadmap/losses"
-	"roadmap/pkg/config"
+	"roadmap/losses/losstest"
+	"roadmap/losses/score"
 	"roadmap/pkg/torch"
 )
 
@@ -36,29 +37,6 @@ type reference struct {
 	} `json:"cases"`
 }
 
-// build makes a loss from its name and settings as a recipe does.
-func build(t testing.TB, name string, set map[string]any) losses.Loss {
-	t.Helper()
-	var assignments []string
-	for key, value := range set {
-		text, err := json.Marshal(value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		assignments = append(assignments, fmt.Sprintf("%s=%s", key, text))
-	}
-	slices.Sort(assignments)
-	section, err := config.Assign(name, assignments...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := config.Build(losses.Registry, section)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
-
 // tensor puts a matrix into scope s; nil stays nil.
 func tensor(s *torch.Scope, m [][]float64, dtype torch.DType) *torch.Tensor {
 	if m == nil {
@@ -68,7 +46,7 @@ func tensor(s *torch.Scope, m [][]float64, dtype torch.DType) *torch.Tensor {
 }
 
 // The values and gradients of every loss are those of the reference, by the
-// fused pass and by plain operations, in one block and in several.
+// kernels and by plain operations, in one block and in several.
 func TestGolden(t *testing.T) {
 	var ref reference
 	text, err := os.ReadFile("testdata/reference.json")
@@ -83,7 +61,7 @@ func TestGolden(t *testing.T) {
 		seen[c.Loss] = true
 		for _, way := range []struct {
 			plain bool
-			chunk losses.Chunk
+			chunk score.Chunk
 			dtype torch.DType
 			tol   float64 // of values and gradients, relative to the largest
 		}{{false, 0, torch.Float64, 1e-12}, {true, 0, torch.Float64, 1e-12}, {true, 4, torch.Float64, 1e-12}, {false, 0, torch.Float32, 2e-4}, {true, 0, torch.Float32, 2e-4}} {
@@ -94,14 +72,14 @@ func TestGolden(t *testing.T) {
 				s := torch.NewScope()
 				defer s.Close()
 				data := ref.Inputs[c.Input]
-				l := build(t, c.Loss, c.Set)
-				l.Shared().Chunk = way.chunk
-				in := losses.Input{
+				l := losstest.Build(t, c.Loss, c.Set)
+				l.Chunk = way.chunk
+				in := score.Input{
 					QueryLabels: data.QueryLabels, GalleryLabels: data.GalleryLabels,
 					Query: tensor(s, data.Query, way.dtype), Gallery: tensor(s, data.Gallery, way.dtype),
 					Scores: tensor(s, data.Scores, way.dtype), Relevance: tensor(s, data.Relevance, way.dtype),
-					Plain: way.plain,
 				}
+				l.Plain = way.plain
 				leaf := in.Query
 				if leaf == nil {
 					leaf = in.Scores
@@ -110,7 +88,7 @@ func TestGolden(t *testing.T) {
 				if in.Gallery != nil {
 					in.Gallery.RequireGrad(true)
 				}
-				r, err := losses.Forward(l, in)
+				r, err := l.Evaluate(in)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -124,7 +102,7 @@ func TestGolden(t *testing.T) {
 				if math.Abs(value-c.Value) > way.tol*max(1, math.Abs(c.Value)) {
 					t.Errorf("value = %.17g, want %.17g", value, c.Value)
 				}
-				if losses.Trainable(l) != r.Value.RequiresGrad() {
+				if !losses.Traits(l.Loss).Metric != r.Value.RequiresGrad() {
 					t.Errorf("the value requires a gradient: %v", r.Value.RequiresGrad())
 				}
 				if c.Grad == nil {

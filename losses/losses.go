@@ -1,72 +1,80 @@
 // Package losses holds the losses that train retrieval embeddings: one file a
-// loss, one registry. A loss is a struct that is its own section of a recipe;
-// New makes one by name and Forward evaluates it.
+// loss, one registry. A loss is a struct of its parameters and the equation of
+// its paper over the scores of a query's positives and negatives; package score
+// runs it, and package criterion is a loss at work in a training run.
 //
-// Every loss is a function of scores, the cosine similarities of q queries and
-// g gallery entries. Forward normalises the embeddings, computes the scores
-// tile by tile, hands each tile to the loss in blocks of queries, and turns
-// the gradients with respect to the scores into gradients with respect to the
-// embeddings at once. Neither a tensor of g³ elements nor, past the memory
-// budget, the whole score matrix ever exists, and Backward has nothing left to
-// compute but one multiplication.
-//
-// The symbols are those of the papers: S the scores, P_i and N_i the positives
+// The symbols are those of the papers: s the scores, P_i and N_i the positives
 // and negatives of query i, M queries of which M′ have a positive (the others
 // are lone), H the step function, σ the logistic function.
 package losses
 
 import (
+	"roadmap/losses/score"
+	"roadmap/pkg/config"
 	"roadmap/pkg/registry"
 	"roadmap/pkg/torch"
 )
 
-// Loss is one loss. Its struct holds its parameters and embeds Common.
+// Loss is one loss. Its struct holds its parameters, with their keys in a
+// recipe as yaml tags and what they may be as in tags (see [config.Check]). A
+// loss with traits has a method Traits() score.Traits.
 type Loss interface {
-	// Shared returns the keys that every loss has.
-	Shared() *Common
-	// Validate refuses parameters out of their range with errors of the input.
-	Validate() error
-	// Forward returns, without dimensions, the share of a block of queries:
-	// the shares of all blocks add up to the loss. It is differentiable with
-	// respect to b.Scores.
-	Forward(b *Block) *torch.Tensor
+	// Forward returns, without dimensions, the share of a block of queries: the
+	// shares of all blocks add up to the loss. It is differentiable with respect
+	// to the block's scores.
+	Forward(b *score.Block) *torch.Tensor
 }
 
-// Counter is a Loss with denominators that only the scores tell, such as the
-// number of pairs that violate a margin. Forward comes after a pass that adds
-// the totals of all blocks up into b.Totals.
-type Counter interface {
-	// Counts is the number of totals that the loss needs as it is configured.
-	Counts() int
-	// Totals returns a block's counts, [Counts()]. They have no gradient.
-	Totals(b *Block) *torch.Tensor
+var losses = registry.New[Loss]("loss")
+
+// entry is what the registry knows of a loss beside its constructor.
+type entry struct {
+	source  string
+	options score.Options
 }
 
-// Registry holds every loss by its name in recipes and on the command line.
-var Registry = registry.New[Loss]("loss")
+var entries = map[string]entry{}
 
-var sources = map[string]string{}
-
-func register(name, source string, construct func() Loss) {
-	Registry.Register(name, construct)
-	sources[name] = source
+// register enters a loss with its paper and equations. construct sets the
+// defaults of its parameters; defaults change those of the options.
+func register(name, source string, construct func() Loss, defaults ...func(*score.Options)) {
+	losses.Register(name, construct)
+	o := score.Defaults()
+	for _, change := range defaults {
+		change(&o)
+	}
+	entries[name] = entry{source, o}
 }
 
-// Source is the paper and the equations that define a loss.
-func Source(name string) string { return sources[name] }
-
-// New returns the loss of that name with its defaults. An unknown name is an
-// error of the input.
-func New(name string) (Loss, error) { return Registry.Make(name) }
-
-// metric marks a Loss without gradient.
-type metric interface{ noGradient() }
-
-// Trainable says whether l has a gradient; a metric has none.
-func Trainable(l Loss) bool {
-	_, none := l.(metric)
-	return !none
+// New returns the loss of that name with its defaults, and the options by which
+// it is evaluated unless others are asked for. An unknown name is an error of
+// the input.
+func New(name string) (Loss, score.Options, error) {
+	l, err := losses.Make(name)
+	return l, entries[name].options, err
 }
 
 // Names lists the losses, sorted.
-func Names() []string { return Registry.Names() }
+func Names() []string { return losses.Names() }
+
+// Source is the paper and the equations that define a loss.
+func Source(name string) string { return entries[name].source }
+
+// Traits are what l's evaluation must know beside its equation.
+func Traits(l Loss) score.Traits {
+	if t, ok := l.(interface{ Traits() score.Traits }); ok {
+		return t.Traits()
+	}
+	return score.Traits{}
+}
+
+// Evaluate evaluates a loss; see [score.Evaluate]. Parameters and options out
+// of their range are errors of the input.
+func Evaluate(l Loss, o score.Options, in score.Input) (score.Result, error) {
+	for _, parameters := range []any{l, &o} {
+		if err := config.Check(parameters); err != nil {
+			return score.Result{}, err
+		}
+	}
+	return score.Evaluate(l.Forward, Traits(l), o, in)
+}

@@ -3,12 +3,13 @@ package losses
 import (
 	"math"
 
+	"roadmap/losses/score"
 	"roadmap/pkg/torch"
 )
 
 func init() {
 	register("multisimilarity", "Multi-similarity (Wang et al., CVPR 2019), eq. 15, 16", func() Loss {
-		return &MultiSimilarity{Common: common(), Alpha: 2, Beta: 50, Base: 0.5, Epsilon: 0.1}
+		return &MultiSimilarity{Alpha: 2, Beta: 50, Base: 0.5, Epsilon: 0.1}
 	})
 }
 
@@ -22,45 +23,30 @@ func init() {
 // without positives or without negatives contributes 0. The loss is the mean of
 // L_i over all queries.
 type MultiSimilarity struct {
-	Common  `yaml:",inline"`
-	Alpha   float64 `yaml:"alpha"`   // sharpness α over positives, per unit of score
-	Beta    float64 `yaml:"beta"`    // sharpness β over negatives, per unit of score
-	Base    float64 `yaml:"base"`    // λ, the score between the two
-	Epsilon float64 `yaml:"epsilon"` // margin ε of the mining, in units of score
-}
-
-// Validate implements Loss.
-func (l *MultiSimilarity) Validate() error {
-	if err := positive("alpha", l.Alpha, "beta", l.Beta); err != nil {
-		return err
-	}
-	if err := finite("base", l.Base, "epsilon", l.Epsilon); err != nil {
-		return err
-	}
-	return validateAll(&l.Common)
+	Alpha   float64 `yaml:"alpha" in:"(0,inf)"`      // sharpness α over positives, per unit of score
+	Beta    float64 `yaml:"beta" in:"(0,inf)"`       // sharpness β over negatives, per unit of score
+	Base    float64 `yaml:"base" in:"(-inf,inf)"`    // λ, the score between the two
+	Epsilon float64 `yaml:"epsilon" in:"(-inf,inf)"` // margin ε of the mining, in units of score
 }
 
 // Forward implements Loss.
-func (l *MultiSimilarity) Forward(b *Block) *torch.Tensor {
-	s, inf := b.Scores.Detach(), math.Inf(1)
-	least := b.Positive.Where(s, zero(s).AddScalar(inf)).AMin([]int64{1}, true)
-	most := b.Negative.Where(s, zero(s).AddScalar(-inf)).AMax([]int64{1}, true)
-	positive := b.Positive.And(s.SubScalar(l.Epsilon).Lt(most))
-	negative := b.Negative.And(s.AddScalar(l.Epsilon).Gt(least))
-	return b.Mean(logOnePlus(b.Scores.SubScalar(l.Base).MulScalar(-l.Alpha), positive).DivScalar(l.Alpha).
-		Add(logOnePlus(b.Scores.SubScalar(l.Base).MulScalar(l.Beta), negative).DivScalar(l.Beta)))
+func (l *MultiSimilarity) Forward(b *score.Block) *torch.Tensor {
+	p, n := b.Positives, b.Negatives
+	inf := p.Scope().Full(nil, math.Inf(1), p.DType(), p.Device())
+	least := b.Real().Where(p.Detach(), inf).AMin([]int64{1}, true) // [q, 1] min over P_i
+	most := n.Detach().AMax([]int64{1}, true)                       // [q, 1] max over N_i
+	positive := b.Real().And(p.Detach().SubScalar(l.Epsilon).Lt(most))
+	negative := n.Detach().AddScalar(l.Epsilon).Gt(least)
+	return b.Mean(logOnePlus(p.SubScalar(l.Base).MulScalar(-l.Alpha), positive).DivScalar(l.Alpha).
+		Add(logOnePlus(n.SubScalar(l.Base).MulScalar(l.Beta), negative).DivScalar(l.Beta)))
 }
 
 // logOnePlus is ln(1 + Σ_mask e^x) of x [q, g] for each row, [q], without overflow.
 func logOnePlus(x, mask *torch.Tensor) *torch.Tensor {
 	one := x.Scope().Zeros([]int64{x.Size(0), 1}, x.DType(), x.Device()) // e⁰
-	x = mask.Where(x, zero(x).AddScalar(math.Inf(-1)))
-	return torch.Cat([]*torch.Tensor{x, one}, 1).LogSumExp([]int64{1}, false)
+	none := x.Scope().Full(nil, math.Inf(-1), x.DType(), x.Device())
+	return torch.Cat([]*torch.Tensor{mask.Where(x, none), one}, 1).LogSumExp([]int64{1}, false)
 }
 
-func (l *MultiSimilarity) pairLoss()           {}
-func (l *MultiSimilarity) temporaries(int) int { return 16 }
-
-func (l *MultiSimilarity) terms(b *Block) []torch.RankTerm {
-	return []torch.RankTerm{{Kind: torch.RankMultiSimilarity, Weight: 1 / float64(b.Queries), P: []float64{l.Alpha, l.Beta, l.Base, l.Epsilon}}}
-}
+// Traits says that the loss is over pairs.
+func (l *MultiSimilarity) Traits() score.Traits { return score.Traits{Pairs: true} }

@@ -1,10 +1,13 @@
 package losses
 
-import "roadmap/pkg/torch"
+import (
+	"roadmap/losses/score"
+	"roadmap/pkg/torch"
+)
 
 func init() {
 	register("normsoftmax", "Classification is a strong baseline (Zhai and Wu, BMVC 2019), eq. 4", func() Loss {
-		return &NormSoftmax{Common: common(), Temperature: 0.05}
+		return &NormSoftmax{Temperature: 0.05}
 	})
 }
 
@@ -15,24 +18,18 @@ func init() {
 //
 // σ is the temperature. The loss is the mean over all queries.
 type NormSoftmax struct {
-	Common      `yaml:",inline"`
-	Temperature float64 `yaml:"temperature"` // σ, in units of score
-}
-
-// Validate implements Loss.
-func (l *NormSoftmax) Validate() error {
-	if err := positive("temperature", l.Temperature); err != nil {
-		return err
-	}
-	return l.Common.Validate()
+	Temperature float64 `yaml:"temperature" in:"(0,inf)"` // σ, in units of score
 }
 
 // Forward implements Loss.
-func (l *NormSoftmax) Forward(b *Block) *torch.Tensor {
-	return b.softmax(b.Scores.DivScalar(l.Temperature))
+func (l *NormSoftmax) Forward(b *score.Block) *torch.Tensor { return softmax(b, 1/l.Temperature) }
+
+// Traits says that the gallery is proxies.
+func (l *NormSoftmax) Traits() score.Traits { return score.Traits{Proxies: true} }
+
+// softmax is the block's share of the mean cross-entropy of the scores with
+// proxies, times scale.
+func softmax(b *score.Block, scale float64) *torch.Tensor {
+	logits := torch.Cat([]*torch.Tensor{b.Positives, b.Negatives}, 1).MulScalar(scale) // the own proxy first
+	return b.Mean(logits.LogSoftmax(1).Select(1, 0).Neg())
 }
-
-func (l *NormSoftmax) usesProxies()        {}
-func (l *NormSoftmax) temporaries(int) int { return 8 }
-
-func (l *NormSoftmax) terms(b *Block) []torch.RankTerm { return b.softmaxTerm(1/l.Temperature, false) }

@@ -1,14 +1,13 @@
 package losses
 
 import (
-	"math"
-
+	"roadmap/losses/score"
 	"roadmap/pkg/torch"
 )
 
 func init() {
 	register("proxynca", "Proxy-NCA (Movshovitz-Attias et al., ICCV 2017), eq. 6", func() Loss {
-		return &ProxyNCA{Common: common(), Scale: 1}
+		return &ProxyNCA{Scale: 1}
 	})
 }
 
@@ -20,30 +19,17 @@ func init() {
 // c is the scale. The loss is the mean over all queries. A single proxy has no
 // others, and the loss is 0.
 type ProxyNCA struct {
-	Common `yaml:",inline"`
-	Scale  float64 `yaml:"scale"` // factor c of the squared distances
-}
-
-// Validate implements Loss.
-func (l *ProxyNCA) Validate() error {
-	if err := positive("scale", l.Scale); err != nil {
-		return err
-	}
-	return l.Common.Validate()
+	Scale float64 `yaml:"scale" in:"(0,inf)"` // factor c of the squared distances
 }
 
 // Forward implements Loss.
-func (l *ProxyNCA) Forward(b *Block) *torch.Tensor {
-	if b.Scores.Size(1) == 1 {
-		return b.Scores.Sum().MulScalar(0)
+func (l *ProxyNCA) Forward(b *score.Block) *torch.Tensor {
+	if b.Negatives.Size(1) == 1 {
+		return b.Positives.Sum().MulScalar(0)
 	}
-	logits := b.Scores.MulScalar(2 * l.Scale) // −c d up to a constant that cancels
-	own := b.Positives().Index
-	others := b.Negative.Where(logits, zero(logits).AddScalar(math.Inf(-1)))
-	return b.Mean(others.LogSumExp([]int64{1}, false).Sub(logits.Gather(1, own).Squeeze(1)))
+	own, others := b.Positives.MulScalar(2*l.Scale), b.Negatives.MulScalar(2*l.Scale) // −c d up to a constant that cancels
+	return b.Mean(others.LogSumExp([]int64{1}, false).Sub(own.Squeeze(1)))
 }
 
-func (l *ProxyNCA) usesProxies()        {}
-func (l *ProxyNCA) temporaries(int) int { return 10 }
-
-func (l *ProxyNCA) terms(b *Block) []torch.RankTerm { return b.softmaxTerm(2*l.Scale, true) }
+// Traits says that the gallery is proxies.
+func (l *ProxyNCA) Traits() score.Traits { return score.Traits{Proxies: true} }

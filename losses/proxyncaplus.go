@@ -1,10 +1,13 @@
 package losses
 
-import "roadmap/pkg/torch"
+import (
+	"roadmap/losses/score"
+	"roadmap/pkg/torch"
+)
 
 func init() {
 	register("proxynca++", "ProxyNCA++ (Teh et al., ECCV 2020), eq. 4", func() Loss {
-		return &ProxyNCAPlus{Common: common(), Temperature: 1. / 9}
+		return &ProxyNCAPlus{Temperature: 1. / 9}
 	})
 }
 
@@ -15,24 +18,11 @@ func init() {
 //
 // The loss is the mean over all queries.
 type ProxyNCAPlus struct {
-	Common      `yaml:",inline"`
-	Temperature float64 `yaml:"temperature"` // T, in units of squared distance
-}
-
-// Validate implements Loss.
-func (l *ProxyNCAPlus) Validate() error {
-	if err := positive("temperature", l.Temperature); err != nil {
-		return err
-	}
-	return l.Common.Validate()
+	Temperature float64 `yaml:"temperature" in:"(0,inf)"` // T, in units of squared distance
 }
 
 // Forward implements Loss.
-func (l *ProxyNCAPlus) Forward(b *Block) *torch.Tensor {
-	return b.softmax(b.Scores.MulScalar(2 / l.Temperature))
-}
+func (l *ProxyNCAPlus) Forward(b *score.Block) *torch.Tensor { return softmax(b, 2/l.Temperature) }
 
-func (l *ProxyNCAPlus) usesProxies()        {}
-func (l *ProxyNCAPlus) temporaries(int) int { return 8 }
-
-func (l *ProxyNCAPlus) terms(b *Block) []torch.RankTerm { return b.softmaxTerm(2/l.Temperature, false) }
+// Traits says that the gallery is proxies.
+func (l *ProxyNCAPlus) Traits() score.Traits { return score.Traits{Proxies: true} }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"roadmap/losses"
+	"roadmap/losses/score"
 	"roadmap/pkg/fault/faulttest"
 	"roadmap/pkg/torch"
 )
@@ -28,7 +29,7 @@ func TestOperatingRegion(t *testing.T) {
 			x[i*d+k] /= math.Sqrt(norm)
 		}
 	}
-	score := func(i, j int) (s float64) {
+	cosine := func(i, j int) (s float64) {
 		for k := range d {
 			s += x[i*d+k] * x[j*d+k]
 		}
@@ -42,20 +43,20 @@ func TestOperatingRegion(t *testing.T) {
 					continue
 				}
 				all++
-				sigma := 1 / (1 + math.Exp(-(score(i, j)-score(i, k))/tau))
+				sigma := 1 / (1 + math.Exp(-(cosine(i, j)-cosine(i, k))/tau))
 				if sigma*(1-sigma)/tau > 0.005 {
 					steep++
 				}
 			}
 		}
 	}
-	got, err := losses.OperatingRegion(losses.Input{Query: torch.From(s, x, n, d), QueryLabels: labels}, tau)
+	got, err := losses.OperatingRegion(score.Input{Query: torch.From(s, x, n, d), QueryLabels: labels}, score.Defaults(), tau)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := float64(steep) / float64(all); steep == 0 || steep == all || math.Abs(got-want) > 1e-15 {
 		t.Errorf("operating region = %g, want %d/%d", got, steep, all)
 	}
-	_, err = losses.OperatingRegion(losses.Input{Query: torch.From(s, x, n, d), QueryLabels: labels}, 0)
+	_, err = losses.OperatingRegion(score.Input{Query: torch.From(s, x, n, d), QueryLabels: labels}, score.Defaults(), 0)
 	faulttest.Refused(t, err, "tau is 0")
 }

@@ -1,13 +1,16 @@
 package losses
 
-import "roadmap/pkg/torch"
+import (
+	"roadmap/losses/score"
+	"roadmap/pkg/torch"
+)
 
 func init() {
 	register("roadmap_released", "ROADMAP (Ramzi et al., NeurIPS 2021), the published program", func() Loss {
-		l := &RoadmapReleased{Common: common(), SupAPWeight: 1, CalibrationWeight: 1, Surrogate: surrogate(), Hinges: hinges()}
-		l.Self, l.Variant, l.Reduction = "include", "released", "nonzero"
+		l := &RoadmapReleased{SupAPWeight: 1, CalibrationWeight: 1, Surrogate: surrogate(), Hinges: hinges()}
+		l.Variant, l.Reduction = "released", "nonzero"
 		return l
-	})
+	}, func(o *score.Options) { o.Self = "include" })
 }
 
 // RoadmapReleased is the loss as the authors of ROADMAP published their
@@ -16,26 +19,14 @@ func init() {
 //
 //	L = L_SupAP + L_calibration
 type RoadmapReleased struct {
-	Common            `yaml:",inline"`
-	SupAPWeight       float64 `yaml:"supap_weight"`       // factor of the SupAP loss
-	CalibrationWeight float64 `yaml:"calibration_weight"` // factor of the calibration loss
+	SupAPWeight       float64 `yaml:"supap_weight" in:"(-inf,inf)"`       // factor of the SupAP loss
+	CalibrationWeight float64 `yaml:"calibration_weight" in:"(-inf,inf)"` // factor of the calibration loss
 	Surrogate         `yaml:",inline"`
 	Hinges            `yaml:",inline"`
 }
 
-// Validate implements Loss.
-func (l *RoadmapReleased) Validate() error {
-	if err := finite("supap_weight", l.SupAPWeight, "calibration_weight", l.CalibrationWeight); err != nil {
-		return err
-	}
-	return validateAll(&l.Common, &l.Surrogate, &l.Hinges)
-}
-
 // Forward implements Loss.
-func (l *RoadmapReleased) Forward(b *Block) *torch.Tensor {
-	return l.Surrogate.forward(b).MulScalar(l.SupAPWeight).Add(l.Hinges.forward(b).MulScalar(l.CalibrationWeight))
-}
-
-func (l *RoadmapReleased) terms(b *Block) []torch.RankTerm {
-	return []torch.RankTerm{l.Surrogate.term(b, l.SupAPWeight), l.Hinges.term(b, l.CalibrationWeight)}
+func (l *RoadmapReleased) Forward(b *score.Block) *torch.Tensor {
+	supap, calibration := SupAP{l.Surrogate}, Calibration{l.Hinges}
+	return supap.Forward(b).MulScalar(l.SupAPWeight).Add(calibration.Forward(b).MulScalar(l.CalibrationWeight))
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"roadmap/losses"
+	"roadmap/losses/criterion"
+	"roadmap/losses/score"
 	"roadmap/pkg/config"
 	"roadmap/pkg/fault"
 	"roadmap/pkg/tensorio"
@@ -100,7 +102,7 @@ func lossAction(c *call) error {
 }
 
 // chooseLoss makes the loss of that name as the options set it.
-func chooseLoss(c *call, name string) (losses.Loss, error) {
+func chooseLoss(c *call, name string) (*criterion.Config, error) {
 	settings := c.StringSlice("set")
 	for _, key := range []string{"chunk", "dtype"} {
 		if c.IsSet(key) {
@@ -111,11 +113,11 @@ func chooseLoss(c *call, name string) (losses.Loss, error) {
 	if err != nil {
 		return nil, err
 	}
-	loss, err := config.Build(losses.Registry, section)
+	loss, err := config.Build(criterion.Registry, section)
 	if err != nil {
 		return nil, err
 	}
-	if (c.IsSet("grad") || c.IsSet("grad-gallery")) && !losses.Trainable(loss) {
+	if (c.IsSet("grad") || c.IsSet("grad-gallery")) && losses.Traits(loss.Loss).Metric {
 		return nil, usageError(c.FullName(), "%s has no gradient: it is a metric; leave --grad away", name)
 	}
 	return loss, nil
@@ -155,23 +157,23 @@ func checkGradientFiles(c *call) error {
 }
 
 // readLossInput reads the files; tensors that a gradient is asked of require one.
-func readLossInput(c *call, s *torch.Scope, l losses.Loss, device torch.Device) (losses.Input, error) {
+func readLossInput(c *call, s *torch.Scope, l *criterion.Config, device torch.Device) (score.Input, error) {
 	verb := c.FullName()
 	scores := c.IsSet("scores") || c.IsSet("relevance")
 	switch {
 	case scores && (c.IsSet("embeddings") || c.IsSet("labels") || c.IsSet("gallery") || c.IsSet("gallery-labels")):
-		return losses.Input{}, usageError(verb, "give either embeddings or scores, not both")
+		return score.Input{}, usageError(verb, "give either embeddings or scores, not both")
 	case scores && !(c.IsSet("scores") && c.IsSet("relevance")):
-		return losses.Input{}, usageError(verb, "--scores and --relevance belong together")
+		return score.Input{}, usageError(verb, "--scores and --relevance belong together")
 	case !scores && !c.IsSet("embeddings"):
-		return losses.Input{}, usageError(verb, "of what? give --embeddings and --labels, or --scores and --relevance")
+		return score.Input{}, usageError(verb, "of what? give --embeddings and --labels, or --scores and --relevance")
 	case c.IsSet("gallery-labels") && !c.IsSet("gallery"):
-		return losses.Input{}, usageError(verb, "--gallery-labels wants a --gallery")
+		return score.Input{}, usageError(verb, "--gallery-labels wants a --gallery")
 	}
 	if scores {
 		return readScores(c, s, l, device)
 	}
-	in := losses.Input{QueryName: c.String("embeddings"), GalleryName: c.String("gallery")}
+	in := score.Input{QueryName: c.String("embeddings"), GalleryName: c.String("gallery")}
 	var lists []tensorio.Labels
 	read := func(option, labelsOption string, gradient bool) (*torch.Tensor, error) {
 		path := c.String(option)
@@ -209,8 +211,8 @@ func readLossInput(c *call, s *torch.Scope, l losses.Loss, device torch.Device) 
 	return in, nil
 }
 
-func readScores(c *call, s *torch.Scope, l losses.Loss, device torch.Device) (losses.Input, error) {
-	in := losses.Input{QueryName: c.String("scores"), GalleryName: c.String("relevance")}
+func readScores(c *call, s *torch.Scope, l *criterion.Config, device torch.Device) (score.Input, error) {
+	in := score.Input{QueryName: c.String("scores"), GalleryName: c.String("relevance")}
 	for _, part := range []struct {
 		option string
 		into   **torch.Tensor
@@ -243,7 +245,7 @@ func onlyTensor(f *tensorio.File) (tensorio.Tensor, error) {
 
 // toTensor copies values into libtorch's memory, in the dtype in which the loss
 // computes, so that a gradient has it too.
-func toTensor(s *torch.Scope, l losses.Loss, values tensorio.Tensor, device torch.Device, gradient bool) (*torch.Tensor, error) {
+func toTensor(s *torch.Scope, l *criterion.Config, values tensorio.Tensor, device torch.Device, gradient bool) (*torch.Tensor, error) {
 	shape := make([]int64, len(values.Shape))
 	for i, n := range values.Shape {
 		shape[i] = int64(n)
@@ -256,7 +258,7 @@ func toTensor(s *torch.Scope, l losses.Loss, values tensorio.Tensor, device torc
 		return torch.From(s, numbers, shape...).ToDevice(device), nil
 	}
 	var t *torch.Tensor
-	if dtype := l.Shared().DType; dtype == "float64" || dtype == "auto" && values.DType == tensorio.Float64 {
+	if l.DType == "float64" || l.DType == "auto" && values.DType == tensorio.Float64 {
 		numbers, err := values.Float64s()
 		if err != nil {
 			return nil, err
@@ -274,14 +276,14 @@ func toTensor(s *torch.Scope, l losses.Loss, values tensorio.Tensor, device torc
 }
 
 // evaluateLoss runs the loss, measures it, and writes the gradients.
-func evaluateLoss(c *call, s *torch.Scope, l losses.Loss, in losses.Input, result *lossResult) error {
+func evaluateLoss(c *call, s *torch.Scope, l *criterion.Config, in score.Input, result *lossResult) error {
 	first := in.Query
 	if first == nil {
 		first = in.Scores
 	}
 	meter := newPeakMeter(first.Device())
 	begin := time.Now()
-	r, err := losses.Forward(l, in)
+	r, err := l.Evaluate(in)
 	if err != nil {
 		return err
 	}
@@ -334,7 +336,7 @@ func (r *lossResult) print(w io.Writer) error {
 		{"lone", fmt.Sprint(r.Lone)},
 		{"positives", fmt.Sprint(r.Positives)},
 		{"seconds", fmt.Sprintf("%.4g", r.Seconds)},
-		{"peak memory", losses.Bytes(r.PeakBytes >> 10 << 10).String()},
+		{"peak memory", config.Bytes(r.PeakBytes >> 10 << 10).String()},
 	}
 	return printTable(w, []string{r.Loss, ""}, rows)
 }
@@ -356,7 +358,7 @@ func listLosses(c *call) error {
 	}
 	var rows [][]string
 	for _, name := range losses.Names() {
-		loss, err := losses.New(name)
+		loss, err := criterion.Registry.Make(name)
 		if err != nil {
 			return err
 		}
@@ -372,7 +374,7 @@ func listLosses(c *call) error {
 		for _, p := range pairs {
 			words = append(words, p.Key+"="+p.Value)
 		}
-		listed.Losses = append(listed.Losses, listedLoss{name, losses.Source(name), losses.UsesProxies(loss), values})
+		listed.Losses = append(listed.Losses, listedLoss{name, losses.Source(name), losses.Traits(loss.Loss).Proxies, values})
 		rows = append(rows, []string{name, losses.Source(name), strings.Join(words, " ")})
 	}
 	return answer(c, listed, func(w io.Writer) error {

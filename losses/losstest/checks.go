@@ -7,7 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"roadmap/losses"
+	"roadmap/losses/criterion"
+	"roadmap/losses/score"
 	"roadmap/pkg/torch"
 )
 
@@ -53,7 +54,7 @@ func factor(t *testing.T, s subject) {
 	scope := torch.NewScope()
 	defer scope.Close()
 	in := p.input(scope)
-	r, err := losses.Forward(s.make(t), in)
+	r, err := p.evaluate(s.make(t), in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +108,7 @@ func relabelling(t *testing.T, s subject) {
 }
 
 func scale(t *testing.T, s subject) {
-	if !s.make(t).Shared().Normalize {
+	if !s.make(t).Normalize {
 		t.Skip("it takes inner products as they are")
 	}
 	p := clusters(t, s, 24)
@@ -187,13 +188,13 @@ func lone(t *testing.T, s subject) {
 	p := clusters(t, s, 24)
 	p.labels[5], p.labels[17] = 1000, 1001
 	l := s.make(t)
-	l.Shared().Self = "exclude"
+	l.Self = "exclude"
 	got := run(t, l, p)
 	allFinite(t, got)
 	if got.queries != 24 || got.lone != 2 || got.pairs != 24*3-2*3-2*3 {
 		t.Errorf("queries, lone, positives = %d, %d, %d", got.queries, got.lone, got.pairs)
 	}
-	l.Shared().Lone = "fail"
+	l.Lone = "fail"
 	if _, err := forward(t, l, p); err == nil || !strings.Contains(err.Error(), "row 5") {
 		t.Errorf("lone=fail: %v does not name row 5", err)
 	}
@@ -211,7 +212,7 @@ func lone(t *testing.T, s subject) {
 		}
 	}
 	q.gallery, q.galleryLabels, q.galleryIDs = p.query, p.labels, p.galleryIDs
-	l.Shared().Lone = "skip"
+	l.Lone = "skip"
 	if same := run(t, l, q); math.Abs(same.value-got.value) > 1e-12 {
 		t.Errorf("value = %.17g, that of the other queries %.17g", got.value, same.value)
 	}
@@ -226,7 +227,7 @@ func allLone(t *testing.T, s subject) {
 		p.labels[i] = int64(i)
 	}
 	l := s.make(t)
-	l.Shared().Self = "exclude"
+	l.Self = "exclude"
 	got := run(t, l, p)
 	allFinite(t, got)
 	if got.lone != 24 {
@@ -268,7 +269,7 @@ func sameGallery(t *testing.T, s subject) {
 	}
 	p := clusters(t, s, 41)
 	l := s.make(t)
-	l.Shared().Self = "exclude"
+	l.Self = "exclude"
 	want := run(t, l, p)
 	for i := range p.labels {
 		p.ids = append(p.ids, int64(i)-7)
@@ -302,7 +303,7 @@ func scoreForm(t *testing.T, s subject) {
 	for i := range relevance {
 		relevance[i] = q.labels[i/half] == q.galleryLabels[i%half]
 	}
-	r, err := losses.Forward(s.make(t), losses.Input{Scores: scores, Relevance: torch.From(scope, relevance, int64(half), int64(half))})
+	r, err := p.evaluate(s.make(t), score.Input{Scores: scores, Relevance: torch.From(scope, relevance, int64(half), int64(half))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -318,9 +319,9 @@ func chunks(t *testing.T, s subject) {
 			p := clusters(t, s, 57)
 			p.dtype, p.plain = c.dtype, plain
 			want := run(t, s.make(t), p)
-			for _, chunk := range []losses.Chunk{1, 8, 56, 1000} {
+			for _, chunk := range []score.Chunk{1, 8, 56, 1000} {
 				l := s.make(t)
-				l.Shared().Chunk = chunk
+				l.Chunk = chunk
 				near(t, run(t, l, p), want, c.tol)
 			}
 		}
@@ -333,7 +334,7 @@ func budgets(t *testing.T, s subject) {
 		p.plain = plain
 		want := run(t, s.make(t), p)
 		l := s.make(t)
-		l.Shared().Budget = 1 << 20
+		l.Budget = 1 << 20
 		near(t, run(t, l, p), want, 1e-12)
 	}
 }
@@ -344,13 +345,13 @@ func tiles(t *testing.T, s subject) {
 	p := clusters(t, s, 1100)
 	got := run(t, s.make(t), p)
 	l := s.make(t)
-	l.Shared().Budget = 1 << 20
+	l.Budget = 1 << 20
 	near(t, run(t, l, p), got, 1e-12)
 	p.plain = true
 	near(t, got, run(t, s.make(t), p), 1e-12)
 }
 
-func fused(t *testing.T, s subject) {
+func kernels(t *testing.T, s subject) {
 	for _, c := range []struct {
 		dtype torch.DType
 		tol   float64
@@ -383,7 +384,7 @@ func threads(t *testing.T, s subject) {
 		scope := torch.NewScope()
 		defer scope.Close()
 		leaf := torch.From(scope, scores, 130, 70).RequireGrad(true)
-		got, err := losses.Forward(s.make(t), losses.Input{Scores: leaf, Relevance: torch.From(scope, relevance, 130, 70)})
+		got, err := s.make(t).Evaluate(score.Input{Scores: leaf, Relevance: torch.From(scope, relevance, 130, 70)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -413,7 +414,7 @@ func untouched(t *testing.T, s subject) {
 		scope := torch.NewScope()
 		in := p.input(scope)
 		labels := slices.Clone(p.labels)
-		r, err := losses.Forward(s.make(t), in)
+		r, err := p.evaluate(s.make(t), in)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -497,18 +498,18 @@ func gpu(t *testing.T, s subject) {
 			p.device = devices[0]
 			near(t, run(t, s.make(t), p), want, c.tol)
 			l := s.make(t)
-			l.Shared().Chunk = 9
+			l.Chunk = 9
 			near(t, run(t, l, p), want, c.tol)
 		}
 	}
 }
 
-// forward is losses.Forward without a gradient, for its error.
-func forward(t *testing.T, l losses.Loss, p problem) (float64, error) {
+// forward is an evaluation without a gradient, for its error.
+func forward(t *testing.T, l *criterion.Config, p problem) (float64, error) {
 	t.Helper()
 	s := torch.NewScope()
 	defer s.Close()
-	r, err := losses.Forward(l, p.input(s))
+	r, err := p.evaluate(l, p.input(s))
 	if err != nil {
 		return 0, err
 	}

@@ -4,12 +4,17 @@
 package losstest
 
 import (
+	"encoding/json"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"roadmap/losses"
+	"roadmap/losses/criterion"
+	"roadmap/losses/score"
+	"roadmap/pkg/config"
 	"roadmap/pkg/torch"
 )
 
@@ -36,7 +41,7 @@ var checks = []check{
 	{"chunk changes nothing", chunks},
 	{"budget changes nothing", budgets},
 	{"several tiles", tiles},
-	{"fused pass is the plain operations", fused},
+	{"kernels are the plain operations", kernels},
 	{"number of threads changes nothing", threads},
 	{"two runs are equal to the bit", repeat},
 	{"inputs stay as they are", untouched},
@@ -69,16 +74,35 @@ func Run(t *testing.T, names ...string) {
 // subject is the loss under test.
 type subject struct{ name string }
 
-func (s subject) make(t *testing.T) losses.Loss {
+func (s subject) make(t *testing.T) *criterion.Config {
 	t.Helper()
-	l, err := losses.New(s.name)
+	return Build(t, s.name, nil)
+}
+
+func (s subject) proxies(t *testing.T) bool { return losses.Traits(s.make(t).Loss).Proxies }
+
+// Build makes a loss from its name and settings as a recipe does.
+func Build(t testing.TB, name string, set map[string]any) *criterion.Config {
+	t.Helper()
+	var assignments []string
+	for key, value := range set {
+		text, err := json.Marshal(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		assignments = append(assignments, fmt.Sprintf("%s=%s", key, text))
+	}
+	slices.Sort(assignments)
+	section, err := config.Assign(name, assignments...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := config.Build(criterion.Registry, section)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return l
 }
-
-func (s subject) proxies(t *testing.T) bool { return losses.UsesProxies(s.make(t)) }
 
 // rank says whether the loss is a mean over ranked queries of something that is
 // 0 or at its least when all positives come first.
@@ -138,12 +162,12 @@ type outcome struct {
 }
 
 // input puts a problem into tensors.
-func (p problem) input(s *torch.Scope) losses.Input {
+func (p problem) input(s *torch.Scope) score.Input {
 	dtype := p.dtype
 	if dtype == torch.Uint8 {
 		dtype = torch.Float64
 	}
-	in := losses.Input{QueryLabels: p.labels, GalleryLabels: p.galleryLabels, QueryIDs: p.ids, GalleryIDs: p.galleryIDs, Plain: p.plain}
+	in := score.Input{QueryLabels: p.labels, GalleryLabels: p.galleryLabels, QueryIDs: p.ids, GalleryIDs: p.galleryIDs}
 	in.Query = torch.From(s, p.query, int64(len(p.labels)), int64(p.d)).To(p.device, dtype).RequireGrad(!p.noQueryGradient)
 	if p.gallery != nil {
 		in.Gallery = torch.From(s, p.gallery, int64(len(p.galleryLabels)), int64(p.d)).To(p.device, dtype).RequireGrad(true)
@@ -151,20 +175,27 @@ func (p problem) input(s *torch.Scope) losses.Input {
 	return in
 }
 
+// evaluate evaluates a loss as the problem says.
+func (p problem) evaluate(l *criterion.Config, in score.Input) (score.Result, error) {
+	o := l.Options
+	o.Plain = p.plain
+	return losses.Evaluate(l.Loss, o, in)
+}
+
 // run evaluates a loss forward and backward.
-func run(t *testing.T, l losses.Loss, p problem) outcome {
+func run(t *testing.T, l *criterion.Config, p problem) outcome {
 	t.Helper()
 	s := torch.NewScope()
 	defer s.Close()
 	in := p.input(s)
-	r, err := losses.Forward(l, in)
+	r, err := p.evaluate(l, in)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return result(t, s, r, in.Query, in.Gallery)
 }
 
-func result(t *testing.T, s *torch.Scope, r losses.Result, query, gallery *torch.Tensor) outcome {
+func result(t *testing.T, s *torch.Scope, r score.Result, query, gallery *torch.Tensor) outcome {
 	t.Helper()
 	o := outcome{queries: r.Queries, lone: r.Lone, pairs: r.Positives, dtype: r.Value.DType()}
 	var err error

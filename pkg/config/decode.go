@@ -92,7 +92,7 @@ func wrongType(n *node, path, want string) error {
 // decodeStruct sets the fields whose keys are given, lets nested structs check
 // themselves even where their key is absent, and then the struct itself.
 func decodeStruct(n *node, path string, target reflect.Value) error {
-	fields, err := fieldsOf(target.Type())
+	fields, err := fieldsOf(target)
 	if err != nil {
 		return err
 	}
@@ -105,13 +105,13 @@ func decodeStruct(n *node, path string, target reflect.Value) error {
 		if !ok {
 			return unknownKey(e, path, keysOf(fields))
 		}
-		if err := decode(e.value, join(path, e.key), target.FieldByIndex(f.index)); err != nil {
+		if err := decode(e.value, join(path, e.key), f.value); err != nil {
 			return err
 		}
 		delete(known, e.key)
 	}
 	for _, f := range fields {
-		inner := target.FieldByIndex(f.index)
+		inner := f.value
 		if _, absent := known[f.key]; !absent || inner.Kind() != reflect.Struct || inner.Type() == sectionType {
 			continue
 		}
@@ -125,20 +125,13 @@ func decodeStruct(n *node, path string, target reflect.Value) error {
 	return validate(n, path, target)
 }
 
-// validate calls the target's own Validate, and that of structs inlined in it.
+// validate checks the target as its tags say, and by its own Validate and that
+// of structs inlined in it.
 func validate(n *node, path string, target reflect.Value) error {
-	for i := range target.NumField() {
-		if f := target.Type().Field(i); f.IsExported() && f.Tag.Get("yaml") == ",inline" {
-			if err := validate(n, path, target.Field(i)); err != nil {
-				return err
-			}
-		}
+	err := checkFields(target)
+	if err == nil {
+		err = ownValidate(target)
 	}
-	checked, ok := target.Addr().Interface().(interface{ Validate() error })
-	if !ok {
-		return nil
-	}
-	err := checked.Validate()
 	if err == nil {
 		return nil
 	}
@@ -153,6 +146,20 @@ func validate(n *node, path string, target reflect.Value) error {
 		err = fmt.Errorf("%s: %w", at, err)
 	}
 	return fault.Input(err)
+}
+
+func ownValidate(target reflect.Value) error {
+	for i := range target.NumField() {
+		if f := target.Type().Field(i); f.IsExported() && f.Tag.Get("yaml") == ",inline" {
+			if err := ownValidate(behind(target.Field(i))); err != nil {
+				return err
+			}
+		}
+	}
+	if checked, ok := target.Addr().Interface().(interface{ Validate() error }); ok {
+		return checked.Validate()
+	}
+	return nil
 }
 
 // InvalidError is what Validate returns about the value of one key, so that the

@@ -144,13 +144,13 @@ func encodeStruct(v reflect.Value, path string) (*node, error) {
 	if v.Kind() != reflect.Struct {
 		return nil, fmt.Errorf("config: %s: want a struct, got %s", path, v.Kind())
 	}
-	fields, err := fieldsOf(v.Type())
+	fields, err := fieldsOf(v)
 	if err != nil {
 		return nil, err
 	}
 	n := &node{kind: mapping}
 	for _, f := range fields {
-		value, err := encode(v.FieldByIndex(f.index), join(path, f.key))
+		value, err := encode(f.value, join(path, f.key))
 		if err != nil {
 			return nil, err
 		}

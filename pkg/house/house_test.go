@@ -45,17 +45,19 @@ var packages = []pkg{
 	{"pkg/nn", []string{"pkg/torch", "pkg/tensorio"}, "a layer is tensors with names; tensorio holds them on disk"},
 	{"pkg/optim", []string{"pkg/torch", "pkg/nn", "pkg/tensorio", "pkg/config"}, "an optimiser moves named parameters, whatever loss drives it"},
 
-	{"losses", []string{"pkg/torch", "pkg/nn", "pkg/optim", "pkg/config", "pkg/tensorio"}, "a loss sees scores and relevance: no dataset, no sampler, no network"},
+	{"losses/score", []string{"pkg/torch", "pkg/config"}, "it turns embeddings into scores and back, whatever loss is between"},
+	{"losses", []string{"losses/score", "pkg/torch", "pkg/config"}, "a loss sees the scores of positives and negatives: no dataset, no sampler, no network"},
+	{"losses/criterion", []string{"losses", "losses/score", "pkg/torch", "pkg/nn", "pkg/config"}, "a loss at work has parameters and a memory, whatever drives it"},
 	{"backbones", []string{"pkg/torch", "pkg/nn", "pkg/optim", "pkg/config", "pkg/tensorio"}, "a network maps images to embeddings, whatever it is trained for"},
 	{"eval", []string{"pkg/torch", "pkg/nn", "pkg/config", "pkg/tensorio", "eval/rank"}, "an evaluation sees embeddings and labels, not where they come from"},
 
 	{"pkg/embed", []string{"backbones", "pkg/torch", "pkg/nn", "pkg/data"}, "images in, embeddings out, the same for training, evaluation and export"},
 
-	{"pkg/train", []string{"losses", "backbones", "sampler", "eval", "eval/rank", "pkg/embed", "pkg/torch", "pkg/nn", "pkg/optim", "pkg/data", "pkg/config", "pkg/tensorio"},
+	{"pkg/train", []string{"losses/score", "losses/criterion", "backbones", "sampler", "eval", "eval/rank", "pkg/embed", "pkg/torch", "pkg/nn", "pkg/optim", "pkg/data", "pkg/config", "pkg/tensorio"},
 		"the loop brings everything together and is told how by its recipe, so it knows no command and no flag"},
 	{"pkg/report", []string{"eval", "eval/rank", "pkg/config", "pkg/tensorio", "pkg/data"}, "a page is drawn from the files of a run, without training anything"},
 
-	{"cmd/roadmap", []string{"configs", "losses", "backbones", "sampler", "eval", "eval/rank", "pkg/embed", "pkg/train", "pkg/report", "pkg/torch", "pkg/nn", "pkg/optim", "pkg/data", "pkg/jpeg", "pkg/config", "pkg/tensorio"},
+	{"cmd/roadmap", []string{"configs", "losses", "losses/score", "losses/criterion", "backbones", "sampler", "eval", "eval/rank", "pkg/embed", "pkg/train", "pkg/report", "pkg/torch", "pkg/nn", "pkg/optim", "pkg/data", "pkg/jpeg", "pkg/config", "pkg/tensorio"},
 		"the top: it may use every package, and no package may use it"},
 }
 
@@ -66,8 +68,8 @@ var foreign = []struct {
 	packages []string
 	reason   string
 }{
-	{"C", []string{"pkg/torch", "pkg/jpeg"}, "all other packages build and are tested without a C compiler, or see tensors only"},
-	{"unsafe", []string{"pkg/torch", "pkg/jpeg", "pkg/tensorio"}, "memory is reinterpreted only where it crosses a border: C, and files mapped into memory"},
+	{"C", []string{"pkg/torch", "losses/score", "pkg/jpeg"}, "all other packages build and are tested without a C compiler, or see tensors only"},
+	{"unsafe", []string{"pkg/torch", "losses/score", "pkg/jpeg", "pkg/tensorio"}, "memory is reinterpreted only where it crosses a border: C, and files mapped into memory"},
 	{"github.com/sugarme/gotch/...", []string{"pkg/torch"}, "its table of operations has one user, who takes care of its memory and its errors"},
 	{"github.com/urfave/cli/...", []string{"cmd/roadmap"}, "only the program reads flags"},
 	{"flag", []string{"cmd/roadmap"}, "only the program reads flags"},

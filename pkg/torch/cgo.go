@@ -1,8 +1,10 @@
 package torch
 
 /*
-#cgo CXXFLAGS: -std=c++17 -DGOTCH_COMPAT_H
-#cgo LDFLAGS: -ltorch_cpu -lc10 -ldl
+// libtorch's parallel_for is a template over OpenMP: without it, it is a loop.
+// The runtime is the one that libtorch brings and uses.
+#cgo CXXFLAGS: -std=c++17 -DGOTCH_COMPAT_H -fopenmp
+#cgo LDFLAGS: -ltorch_cpu -lc10 -ldl -l:libgomp.so.1
 #include <stdlib.h>
 #include "shim.h"
 */

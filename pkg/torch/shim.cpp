@@ -179,9 +179,9 @@ void rt_sizes(rt_handle t, int64_t *size) {
   for (int64_t n : ref(t).sizes()) *size++ = n;
 }
 
-uintptr_t rt_data(rt_handle t) {
-  uintptr_t p = 0;
-  free(guard([&] { p = reinterpret_cast<uintptr_t>(ref(t).data_ptr()); })); // 0 for a tensor without storage
+void *rt_data(rt_handle t) {
+  void *p = nullptr;
+  free(guard([&] { p = ref(t).data_ptr(); })); // NULL for a tensor without storage
   return p;
 }
 
@@ -203,6 +203,10 @@ char *rt_index_put(rt_handle t, rt_handle *indices, int n, rt_handle values, int
 
 rt_one rt_slice(rt_handle t, int64_t dim, int64_t start, int64_t end, int64_t step) {
   return make([&] { return ref(t).slice(dim, start, end, step); });
+}
+
+char *rt_mm_into(rt_handle out, rt_handle a, rt_handle b) {
+  return guard([&] { at::mm_out(ref(out), ref(a), ref(b)); });
 }
 
 // ---- autograd -------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ char *rt_copy(rt_handle dst, rt_handle src);
 rt_one rt_to(rt_handle t, int device, int dtype, int channels_last);
 rt_one rt_alias(rt_handle t);
 rt_one rt_clone(rt_handle t);
-uintptr_t rt_data(rt_handle t);
+void *rt_data(rt_handle t);
 int rt_is_contiguous(rt_handle t, int channels_last);
 rt_one rt_index(rt_handle t, rt_handle *indices, int n);
 char *rt_index_put(rt_handle t, rt_handle *indices, int n, rt_handle values, int accumulate);
@@ -44,6 +44,7 @@ char *rt_set_grad(rt_handle t, rt_handle grad);
 char *rt_zero_grad(rt_handle *t, int n);
 char *rt_backward(rt_handle t, rt_handle grad, int keep_graph, int create_graph);
 char *rt_grad_of(rt_handle out, rt_handle grad, rt_handle *in, int n, rt_handle *result, int keep_graph, int create_graph);
+char *rt_mm_into(rt_handle out, rt_handle a, rt_handle b);
 rt_one rt_with_grad(rt_handle value, rt_handle *in, rt_handle *grad, int n);
 int rt_grad_mode(int on); // returns the previous mode
 

@@ -298,13 +298,13 @@ func (t *Tensor) Item() (float64, error) {
 	return v[0], err
 }
 
-// Data is the address of t's first element in its storage, for kernels of this
-// package's shim; t must be alive while it is used.
-func (t *Tensor) Data() uintptr {
+// Data is the address of t's first element in libtorch's memory, for kernels
+// over contiguous tensors on the CPU; t must be alive while it is used.
+func (t *Tensor) Data() unsafe.Pointer {
 	if t.h == 0 {
-		return 0
+		return nil
 	}
-	return uintptr(C.rt_data(t.h))
+	return C.rt_data(t.h)
 }
 
 // ---- moves and copies ---------------------------------------------------------------------
@@ -352,6 +352,18 @@ func (t *Tensor) Clone() *Tensor {
 		return s.dead()
 	}
 	return s.one("Clone", C.rt_clone(t.h), t)
+}
+
+// MMInto writes the product of the matrices a and b into t, of the right shape already.
+func (t *Tensor) MMInto(a, b *Tensor) *Tensor {
+	s, ok := join("MMInto", t, a, b)
+	if !ok {
+		return t
+	}
+	if msg := C.rt_mm_into(t.h, a.h, b.h); msg != nil {
+		s.refuse("MMInto", msg, t, a, b)
+	}
+	return t
 }
 
 // ---- indexing -----------------------------------------------------------------------------

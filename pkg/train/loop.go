@@ -6,7 +6,7 @@ import (
 	"runtime"
 	"time"
 
-	"roadmap/losses"
+	"roadmap/losses/score"
 	"roadmap/pkg/data"
 	"roadmap/pkg/embed"
 	"roadmap/pkg/fault"
@@ -166,7 +166,7 @@ func (r *Run) gradients(batch *data.Batch) (event Event, err error) {
 	embed.InPrecision(r.device, r.precision, func() {
 		embeddings = r.model.Forward(embed.Pixels(s, batch, r.device), true)
 	})
-	result, err := r.criterion.Forward(losses.Input{Query: embeddings, QueryLabels: batch.Labels, QueryIDs: ids(batch)})
+	result, err := r.criterion.Forward(score.Input{Query: embeddings, QueryLabels: batch.Labels, QueryIDs: ids(batch)})
 	if fault.IsInput(err) { // a loss refuses embeddings that are not finite
 		err = diverged{err}
 	}

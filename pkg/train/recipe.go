@@ -6,7 +6,7 @@ import (
 	"runtime"
 
 	"roadmap/backbones"
-	"roadmap/losses"
+	"roadmap/losses/criterion"
 	"roadmap/pkg/config"
 	"roadmap/pkg/data"
 	"roadmap/pkg/embed"
@@ -130,7 +130,7 @@ func (r *Recipe) Resolve() error {
 	_, e1 := config.Resolve(data.Registry, &r.Data)
 	_, e2 := config.Resolve(sampler.Registry, &r.Sampler)
 	_, e3 := config.Resolve(backbones.Registry, &r.Model)
-	_, e4 := config.Resolve(losses.Registry, &r.Loss)
+	_, e4 := config.Resolve(criterion.Registry, &r.Loss)
 	_, e5 := config.Resolve(optim.Registry, &r.Optimizer)
 	_, e6 := config.Resolve(optim.Schedules, &r.Schedule)
 	return cmp.Or(e1, e2, e3, e4, e5, e6)

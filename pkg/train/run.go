@@ -15,7 +15,7 @@ import (
 	"slices"
 
 	"roadmap/backbones"
-	"roadmap/losses"
+	"roadmap/losses/criterion"
 	"roadmap/pkg/config"
 	"roadmap/pkg/data"
 	"roadmap/pkg/embed"
@@ -61,7 +61,7 @@ type Run struct {
 	test      *embed.Embedder
 	scope     *torch.Scope
 	model     *backbones.Model
-	criterion *losses.Criterion
+	criterion *criterion.Criterion
 	optimizer *optim.Optimizer
 	schedule  optim.Schedule
 	scaler    *optim.Scaler  // of float16's gradients; else nil
@@ -295,11 +295,11 @@ func (r *Run) withNetwork(weights string) error {
 
 // withObjective makes what moves the weights: loss, optimiser and schedule.
 func (r *Run) withObjective() error {
-	loss, err := config.Resolve(losses.Registry, &r.recipe.Loss)
+	loss, err := config.Resolve(criterion.Registry, &r.recipe.Loss)
 	if err != nil {
 		return err
 	}
-	r.criterion, err = losses.Start(loss, losses.Setup{
+	r.criterion, err = criterion.Start(loss, criterion.Setup{
 		Params: nn.NewParams(r.scope, r.device, r.recipe.Seed),
 		Dim:    r.model.Dim(), Batch: len(r.plan.Epoch(0)[0]), Labels: r.trainSet.Labels(),
 	})

@@ -11,7 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"roadmap/losses"
+	"roadmap/losses/criterion"
+	"roadmap/losses/score"
 	"roadmap/pkg/fault"
 	"roadmap/pkg/torch"
 	"roadmap/pkg/torch/torchtest"
@@ -19,26 +20,20 @@ import (
 )
 
 func init() {
-	losses.Registry.Register("faulty", func() losses.Loss {
-		plain, err := losses.New("supap")
-		if err != nil {
-			panic(err)
-		}
-		return &faulty{*plain.Shared()}
+	criterion.Registry.Register("faulty", func() *criterion.Config {
+		return &criterion.Config{Loss: faulty{}, Options: score.Defaults(), Memory: criterion.Memory{Combine: "union"}}
 	})
 }
 
-// faulty is a loss that spoil may spoil: the mean score of negatives less that
-// of positives.
-type faulty struct {
-	losses.Common `yaml:",inline"`
-}
+// faulty is a loss that spoil may spoil: the sum of the scores of negatives less
+// that of positives.
+type faulty struct{}
 
 var spoil func(loss *torch.Tensor) *torch.Tensor
 
-func (l *faulty) Forward(b *losses.Block) *torch.Tensor {
-	sign := b.Negative.ToDType(b.Scores.DType()).Sub(b.Positive.ToDType(b.Scores.DType()))
-	loss := b.Mean(b.Scores.Mul(sign).SumDim([]int64{1}, false))
+func (faulty) Forward(b *score.Block) *torch.Tensor {
+	negatives := b.Negatives.Clamp(-1, 1).AddScalar(1).SumDim([]int64{1}, false) // of no entry: 0
+	loss := b.Mean(negatives.Sub(b.SumPositives(b.Positives)))
 	if spoil == nil {
 		return loss
 	}

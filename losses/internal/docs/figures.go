@@ -12,6 +12,8 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 
 	"roadmap/losses"
+	"roadmap/losses/criterion"
+	"roadmap/losses/score"
 	"roadmap/pkg/config"
 	"roadmap/pkg/torch"
 )
@@ -97,7 +99,7 @@ func (c curve) sample(from, to float64) (plotter.XYs, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := config.Build(losses.Registry, section)
+	l, err := config.Build(criterion.Registry, section)
 	if err != nil {
 		return nil, err
 	}
@@ -115,15 +117,15 @@ func (c curve) sample(from, to float64) (plotter.XYs, error) {
 }
 
 // onePair is a loss on two scores and its derivative by the negative's.
-func onePair(l losses.Loss, positive, negative float64) (value, gradient float64, err error) {
+func onePair(l *criterion.Config, positive, negative float64) (value, gradient float64, err error) {
 	s := torch.NewScope()
 	defer s.Close()
 	scores := torch.From(s, []float64{positive, negative}, 1, 2).RequireGrad(true)
-	r, err := losses.Forward(l, losses.Input{Scores: scores, Relevance: torch.From(s, []bool{true, false}, 1, 2)})
+	r, err := l.Evaluate(score.Input{Scores: scores, Relevance: torch.From(s, []bool{true, false}, 1, 2)})
 	if err != nil {
 		return 0, 0, err
 	}
-	if value, err = r.Value.Item(); err != nil || !losses.Trainable(l) {
+	if value, err = r.Value.Item(); err != nil || losses.Traits(l.Loss).Metric {
 		return value, 0, err
 	}
 	if err := r.Value.Backward(); err != nil {

@@ -23,6 +23,8 @@ import (
 	"text/template"
 
 	"roadmap/losses"
+	"roadmap/losses/criterion"
+	"roadmap/losses/score"
 	"roadmap/pkg/config"
 )
 
@@ -59,7 +61,7 @@ func write(root string, files map[string][]byte) error {
 
 // generate returns the files by their path in the checkout.
 func generate(root string) (map[string][]byte, error) {
-	source, err := read(filepath.Join(root, "losses"))
+	source, err := read(filepath.Join(root, "losses"), filepath.Join(root, "losses/score"), filepath.Join(root, "losses/criterion"))
 	if err != nil {
 		return nil, err
 	}
@@ -80,11 +82,11 @@ func generate(root string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	common, err := source.shared()
+	options, err := source.shared()
 	if err != nil {
 		return nil, err
 	}
-	if err := t.Execute(&text, map[string]any{"Losses": entries, "Common": common}); err != nil {
+	if err := t.Execute(&text, map[string]any{"Losses": entries, "Options": options}); err != nil {
 		return nil, err
 	}
 	files["docs/losses.md"] = text.Bytes()
@@ -103,10 +105,14 @@ type parameter struct{ Key, Default, Meaning string }
 // source is the comments of the structs of package losses, by name.
 type source map[string]*ast.TypeSpec
 
-func read(folder string) (source, error) {
-	paths, err := filepath.Glob(filepath.Join(folder, "*.go"))
-	if err != nil {
-		return nil, err
+func read(folders ...string) (source, error) {
+	var paths []string
+	for _, folder := range folders {
+		found, err := filepath.Glob(filepath.Join(folder, "*.go"))
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, found...)
 	}
 	types := source{}
 	for _, path := range paths {
@@ -136,13 +142,14 @@ func read(folder string) (source, error) {
 }
 
 // entry describes a loss and its own parameters, those of inlined structs
-// included, but not those that all losses share.
+// included.
 func (s source) entry(name string) (entry, error) {
-	loss, err := losses.New(name)
+	loss, _, err := losses.New(name)
 	if err != nil {
 		return entry{}, err
 	}
-	e := entry{Name: name, Source: losses.Source(name), Proxies: losses.UsesProxies(loss), Metric: !losses.Trainable(loss)}
+	traits := losses.Traits(loss)
+	e := entry{Name: name, Source: losses.Source(name), Proxies: traits.Proxies, Metric: traits.Metric}
 	t := reflect.TypeOf(loss).Elem()
 	if e.Text, err = s.text(t.Name()); err != nil {
 		return e, err
@@ -154,7 +161,6 @@ func (s source) entry(name string) (entry, error) {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		switch {
-		case f.Type == reflect.TypeFor[losses.Common]():
 		case f.Tag.Get("yaml") == ",inline":
 			inner, err := s.text(f.Name)
 			if err != nil {
@@ -171,20 +177,21 @@ func (s source) entry(name string) (entry, error) {
 	return e, nil
 }
 
-// shared describes the parameters that all losses have.
+// shared describes the options that all losses have.
 func (s source) shared() ([]parameter, error) {
-	loss, err := losses.New("supap")
+	config, err := criterion.Registry.Make("supap")
 	if err != nil {
 		return nil, err
 	}
-	defaults, err := values(loss)
+	defaults, err := values(config)
 	if err != nil {
 		return nil, err
 	}
-	return s.parameters(reflect.TypeFor[losses.Common](), "", defaults), nil
+	options := s.parameters(reflect.TypeFor[score.Options](), "", defaults)
+	return append(options, s.parameters(reflect.TypeFor[criterion.Memory](), "memory.", defaults)...), nil
 }
 
-func values(loss losses.Loss) (map[string]string, error) {
+func values(loss any) (map[string]string, error) {
 	pairs, err := config.Pairs(loss)
 	if err != nil {
 		return nil, err
@@ -201,6 +208,9 @@ func (s source) parameters(t reflect.Type, prefix string, defaults map[string]st
 	var all []parameter
 	for i := range t.NumField() {
 		f := t.Field(i)
+		if f.Tag.Get("yaml") == "" {
+			continue
+		}
 		key := prefix + f.Tag.Get("yaml")
 		if f.Type.Kind() == reflect.Struct {
 			all = append(all, s.parameters(f.Type, key+".", defaults)...)

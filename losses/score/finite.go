@@ -1,4 +1,4 @@
-package losses
+package score
 
 import (
 	"math"
@@ -57,7 +57,7 @@ func mayOverflow(x, y *torch.Tensor) (bool, error) {
 }
 
 // checkScores refuses a tile with scores that its dtype does not hold.
-func (p *pass) checkScores(t tile) error {
+func (p *plan) checkScores(t tile) error {
 	_, host, err := largestOfRows(t.scores)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package losses
+package score
 
 import (
 	"bytes"
@@ -97,7 +97,7 @@ type hashes struct {
 }
 
 func hashRows(rows *torch.Tensor) (*hashes, error) {
-	hash, err := rows.HashRows()
+	hash, err := hashOf(rows)
 	return &hashes{rows: rows, hash: hash}, err
 }
 

@@ -1,8 +1,10 @@
-package losses
+package criterion
 
 import (
 	"strconv"
 
+	"roadmap/losses/score"
+	"roadmap/pkg/config"
 	"roadmap/pkg/fault"
 	"roadmap/pkg/nn"
 	"roadmap/pkg/torch"
@@ -23,15 +25,15 @@ type Memory struct {
 func (m *Memory) Validate() error {
 	switch {
 	case m.Size < memoryOfDataset:
-		return fault.Inputf("memory.size is %d; give a number of embeddings, or dataset", m.Size)
+		return config.Invalid("size", "is %d; give a number of embeddings, or dataset", m.Size)
 	case m.Batches < 0:
-		return fault.Inputf("memory.batches is %d; give a number of steps", m.Batches)
+		return config.Invalid("batches", "is %d; give a number of steps", m.Batches)
 	case m.Size != 0 && m.Batches != 0:
 		return fault.Inputf("memory.size and memory.batches are both set; give one of them")
 	case m.StartStep < 0:
-		return fault.Inputf("memory.start_step is %d; give a step, from 0", m.StartStep)
+		return config.Invalid("start_step", "is %d; give a step, from 0", m.StartStep)
 	case m.Combine != "union" && m.Combine != "sum":
-		return fault.Inputf("memory.combine is %q; give union or sum", m.Combine)
+		return config.Invalid("combine", "is %q; give union or sum", m.Combine)
 	}
 	return nil
 }
@@ -91,15 +93,9 @@ func (r *ring) count() int { return int(min(r.counters[0], int64(len(r.labels)))
 func (r *ring) steps() int { return int(r.counters[1]) }
 
 // recall lends the filled part of the ring, in scope s.
-func (r *ring) recall(s *torch.Scope) *recalled {
+func (r *ring) recall(s *torch.Scope) *score.Stored {
 	n := r.count()
-	return &recalled{rows: r.rows.Alias(s).Narrow(0, 0, int64(n)), labels: r.labels[:n], ids: r.ids[:n]}
-}
-
-// recalled is embeddings of earlier steps.
-type recalled struct {
-	rows        *torch.Tensor
-	labels, ids []int64
+	return &score.Stored{Rows: r.rows.Alias(s).Narrow(0, 0, int64(n)), Labels: r.labels[:n], IDs: r.ids[:n]}
 }
 
 // store enters a batch; of one larger than the ring, the last rows.

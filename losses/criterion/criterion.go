@@ -1,18 +1,55 @@
-package losses
+// Package criterion is a loss at work: as a section of a recipe, with the
+// options of its evaluation, and in a training run, with the proxies that are
+// trained beside the network and the memory of earlier embeddings.
+package criterion
 
 import (
 	"math"
 
+	"roadmap/losses"
+	"roadmap/losses/score"
 	"roadmap/pkg/fault"
 	"roadmap/pkg/nn"
+	"roadmap/pkg/registry"
 	"roadmap/pkg/torch"
 )
 
+// Config is a loss with all that its section in a recipe may set.
+type Config struct {
+	losses.Loss   `yaml:",inline"`
+	score.Options `yaml:",inline"`
+	Memory        Memory `yaml:"memory"` // embeddings of earlier steps in the gallery
+}
+
+// Registry has a Config of every loss, with its defaults.
+var Registry = registry.New[*Config]("loss")
+
+func init() {
+	for _, name := range losses.Names() {
+		Registry.Register(name, func() *Config {
+			l, o, err := losses.New(name)
+			if err != nil {
+				panic(err) // the name is the registry's own
+			}
+			return &Config{Loss: l, Options: o, Memory: Memory{Combine: "union"}}
+		})
+	}
+}
+
+// Evaluate evaluates the loss once. A memory, which is kept from step to step,
+// is refused.
+func (c *Config) Evaluate(in score.Input) (score.Result, error) {
+	if c.Memory.on() {
+		return score.Result{}, fault.Inputf("memory keeps embeddings from step to step of a training run; a single evaluation has none, so leave memory out")
+	}
+	return losses.Evaluate(c.Loss, c.Options, in)
+}
+
 // Criterion is a loss at work in a training run, with what it keeps from step
 // to step: proxies, which are trained beside the network, and the memory. For
-// a loss without either it is Forward.
+// a loss without either it is Evaluate.
 type Criterion struct {
-	loss   Loss
+	config *Config
 	params *nn.Params
 
 	proxies *torch.Tensor // [classes, d]; nil: none
@@ -30,19 +67,16 @@ type Setup struct {
 
 // Start makes the Criterion of a loss. Proxies start at random, with lengths
 // about 1, one for each distinct label in the order of their first samples.
-func Start(l Loss, s Setup) (*Criterion, error) {
-	if err := l.Validate(); err != nil {
-		return nil, err
-	}
-	if !Trainable(l) {
+func Start(config *Config, s Setup) (*Criterion, error) {
+	traits, memory := losses.Traits(config.Loss), config.Memory
+	if traits.Metric {
 		return nil, fault.Inputf("this loss is a metric without gradient; choose another one to train with")
 	}
-	c := &Criterion{loss: l, params: s.Params}
-	memory := l.Shared().Memory
+	c := &Criterion{config: config, params: s.Params}
 	switch {
-	case UsesProxies(l) && memory.on():
+	case traits.Proxies && memory.on():
 		return nil, fault.Inputf("memory: this loss compares queries with proxies, not with other samples; leave memory out")
-	case UsesProxies(l):
+	case traits.Proxies:
 		seen := map[int64]bool{}
 		for _, label := range s.Labels {
 			if !seen[label] {
@@ -72,26 +106,29 @@ func (c *Criterion) State() nn.State { return c.params.State() }
 
 // Forward evaluates the loss on a batch, given as Query with QueryLabels and,
 // for a memory, QueryIDs. Each call is a step of the memory.
-func (c *Criterion) Forward(in Input) (Result, error) {
+func (c *Criterion) Forward(in score.Input) (score.Result, error) {
 	switch {
 	case c.proxies != nil:
 		in.Gallery, in.GalleryLabels, in.GalleryName, in.QueryIDs = c.proxies, c.classes, "the proxies", nil
 	case c.ring != nil:
 		return c.withMemory(in)
 	}
-	return Forward(c.loss, in)
+	return c.evaluate(in)
+}
+
+func (c *Criterion) evaluate(in score.Input) (score.Result, error) {
+	return losses.Evaluate(c.config.Loss, c.config.Options, in)
 }
 
 // withMemory evaluates one step with the memory, and stores the batch in it.
-func (c *Criterion) withMemory(in Input) (Result, error) {
+func (c *Criterion) withMemory(in score.Input) (score.Result, error) {
 	if in.QueryIDs == nil {
-		return Result{}, fault.Inputf("memory: the samples of the batch have no ids, without which a sample would meet its own stored copy")
+		return score.Result{}, fault.Inputf("memory: the samples of the batch have no ids, without which a sample would meet its own stored copy")
 	}
-	in.inRun = true
-	started := c.ring.steps() >= c.loss.Shared().Memory.StartStep
+	started := c.ring.steps() >= c.config.Memory.StartStep
 	r, err := c.recall(in, started)
 	if err != nil {
-		return Result{}, err
+		return score.Result{}, err
 	}
 	if started {
 		err = c.store(in)
@@ -101,41 +138,42 @@ func (c *Criterion) withMemory(in Input) (Result, error) {
 }
 
 // recall is the loss on the batch and, once there is something in it, the memory.
-func (c *Criterion) recall(in Input, started bool) (Result, error) {
+func (c *Criterion) recall(in score.Input, started bool) (score.Result, error) {
 	if !started || c.ring.count() == 0 {
-		return Forward(c.loss, in)
+		return c.evaluate(in)
 	}
 	scope := in.Query.Scope().Child()
 	defer scope.Close()
 	earlier := c.ring.recall(scope)
-	if c.loss.Shared().Memory.Combine == "union" {
-		in.memory = earlier
-		return Forward(c.loss, in)
+	if c.config.Memory.Combine == "union" {
+		in.Stored = earlier
+		return c.evaluate(in)
 	}
-	batch, err := Forward(c.loss, in)
+	batch, err := c.evaluate(in)
 	if err != nil {
-		return Result{}, err
+		return score.Result{}, err
 	}
-	in.Gallery, in.GalleryLabels, in.GalleryIDs, in.GalleryName = earlier.rows, earlier.labels, earlier.ids, "the memory"
-	in.loneMayBe = true // a class need not be in the memory yet
-	r, err := Forward(c.loss, in)
+	in.Gallery, in.GalleryLabels, in.GalleryIDs, in.GalleryName = earlier.Rows, earlier.Labels, earlier.IDs, "the memory"
+	o := c.config.Options
+	o.Lone = "skip" // a class need not be in the memory yet
+	r, err := losses.Evaluate(c.config.Loss, o, in)
 	if err != nil {
-		return Result{}, err
+		return score.Result{}, err
 	}
 	batch.Value, batch.Positives = batch.Value.Add(r.Value), batch.Positives+r.Positives
 	return batch, batch.Value.Err()
 }
 
 // store enters the batch, as its rows enter the scores.
-func (c *Criterion) store(in Input) error {
+func (c *Criterion) store(in score.Input) error {
 	s := in.Query.Scope().Child()
 	defer s.Close()
 	var err error
-	torch.NoAutocast(in.device(), func() {
+	torch.NoAutocast(in.Query.Device(), func() {
 		torch.NoGrad(func() {
-			var batch rows
-			if batch, err = prepare(in.Query.Alias(s), torch.Float32, c.loss.Shared().Normalize, in.named().QueryName, in.Plain); err == nil {
-				c.ring.store(batch.unit, in.QueryLabels, in.QueryIDs)
+			var batch score.Rows
+			if batch, err = score.Normalize(in.Query.Alias(s), torch.Float32, c.config.Normalize, "query embeddings", c.config.Plain); err == nil {
+				c.ring.store(batch.Unit, in.QueryLabels, in.QueryIDs)
 			}
 		})
 	})

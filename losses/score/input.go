@@ -1,4 +1,4 @@
-package losses
+package score
 
 import (
 	"cmp"
@@ -15,23 +15,27 @@ import (
 type Input struct {
 	Query       *torch.Tensor // [q, d] embeddings, of any length and any floating-point dtype
 	QueryLabels []int64       // q; equal labels are relevant to each other
-	QueryIDs    []int64       // q, or nil: who the queries are; a query never meets an entry of its own id in Gallery or in a memory
+	QueryIDs    []int64       // q, or nil: who the queries are; an entry of a query's own id in Gallery or Stored is excluded
 
 	Gallery       *torch.Tensor // [g, d] on the queries' device; nil: the queries are the gallery
 	GalleryLabels []int64       // g
 	GalleryIDs    []int64       // g, or nil; with QueryIDs
+
+	Stored *Stored // without Gallery: embeddings of earlier steps behind the queries in the gallery; with QueryIDs
 
 	Scores    *torch.Tensor // [q, g], taken as they are
 	Relevance *torch.Tensor // [q, g] of 0 and 1, any dtype
 
 	QueryName, GalleryName string   // what errors call Query and Gallery, or Scores and Relevance, such as their files; "": what they are
 	LabelNames             []string // what errors call label i; nil: the number
+}
 
-	Plain bool // plain tensor operations even where the fused pass could be used; the two agree to rounding
-
-	inRun     bool      // by a Criterion, which takes care of the memory
-	memory    *recalled // more gallery behind the batch
-	loneMayBe bool      // whatever the key lone says
+// Stored is gallery entries without gradient, as they enter the scores: divided
+// by their lengths where the queries are.
+type Stored struct {
+	Rows   *torch.Tensor // [n, d]
+	Labels []int64       // n
+	IDs    []int64       // n
 }
 
 // named is the input with a name for each of its parts.
@@ -52,29 +56,20 @@ func (in *Input) label(label int64) string {
 	return strconv.FormatInt(label, 10)
 }
 
-func (in *Input) home() *torch.Scope {
+// first is the tensor of the queries.
+func (in *Input) first() *torch.Tensor {
 	if in.Scores != nil {
-		return in.Scores.Scope()
+		return in.Scores
 	}
-	return in.Query.Scope()
-}
-
-func (in *Input) device() torch.Device {
-	if in.Scores != nil {
-		return in.Scores.Device()
-	}
-	return in.Query.Device()
+	return in.Query
 }
 
 // check refuses counts and shapes that do not fit together.
-func (in *Input) check(l Loss) error {
-	if l.Shared().Memory.on() && !in.inRun {
-		return fault.Inputf("memory keeps embeddings from step to step of a training run; a single evaluation has none, so leave memory out")
-	}
+func (in *Input) check(t Traits, o Options) error {
 	if in.Scores != nil || in.Relevance != nil {
-		return in.checkScores(l)
+		return in.checkScores(t, o)
 	}
-	if l.Shared().Flatten {
+	if o.Flatten {
 		return fault.Inputf("flatten joins rows of given scores; give scores and relevance, or leave flatten false")
 	}
 	if in.Query == nil {
@@ -84,7 +79,7 @@ func (in *Input) check(l Loss) error {
 		return err
 	}
 	if in.Gallery == nil {
-		if UsesProxies(l) {
+		if t.Proxies {
 			return fault.Inputf("this loss compares queries with proxies; give one embedding a class, with its label, as gallery")
 		}
 		if in.GalleryLabels != nil || in.GalleryIDs != nil {
@@ -107,13 +102,13 @@ func (in *Input) check(l Loss) error {
 }
 
 // checkScores is check for scores that are given.
-func (in *Input) checkScores(l Loss) error {
+func (in *Input) checkScores(t Traits, o Options) error {
 	switch {
 	case in.Scores == nil || in.Relevance == nil:
 		return fault.Inputf("scores and relevance belong together; give both")
 	case in.Query != nil || in.Gallery != nil:
 		return fault.Inputf("give either embeddings with labels or scores with relevance, not both")
-	case UsesProxies(l):
+	case t.Proxies:
 		return fault.Inputf("this loss compares queries with proxies and takes no scores; give embeddings with labels")
 	}
 	if err := in.Scores.Err(); err != nil {
@@ -130,7 +125,7 @@ func (in *Input) checkScores(l Loss) error {
 		return fault.Inputf("%s: the shape is %v, but that of %s %v; they must be the same", in.QueryName, shape, in.GalleryName, other)
 	case !in.Scores.DType().IsFloat():
 		return fault.Inputf("%s: the scores are %s; want floating-point numbers", in.QueryName, in.Scores.DType())
-	case l.Shared().Flatten && shape[0] > math.MaxInt32/shape[1]:
+	case o.Flatten && shape[0] > math.MaxInt32/shape[1]:
 		return fault.Inputf("flatten: one list of %d x %d scores is too long; give at most %d", shape[0], shape[1], math.MaxInt32)
 	}
 	return nil
@@ -156,22 +151,18 @@ func matrix(what string, x *torch.Tensor, labels, ids []int64) error {
 	return nil
 }
 
-// pairLoss marks the losses over pairs and triplets, where a query never is its
-// own partner whatever Self says.
-type pairLoss interface{ pairLoss() }
-
-// relevance says who is relevant to whom, and whom a query never meets.
-func (in *Input) relevance(l Loss) (*relevance, error) {
+// relevance says who is relevant to whom, and who is excluded.
+func (in *Input) relevance(t Traits, o Options) (*relevance, error) {
 	if in.Gallery == nil {
-		return in.ownRelevance(l), nil
+		return in.ownRelevance(t.Pairs || o.Self == "exclude"), nil
 	}
 	r := byLabel(in.QueryLabels, in.GalleryLabels)
 	if in.GalleryIDs != nil {
 		r.excludeSame(in.QueryIDs, in.GalleryIDs, 0)
 	}
-	if UsesProxies(l) {
+	if t.Proxies {
 		for i, label := range in.QueryLabels {
-			if n := r.count(i); n != 1 {
+			if n := len(r.members[r.class[i]]); n != 1 {
 				return nil, fault.Inputf("%s: row %d has label %s, which comes %d times in %s; among proxies each label comes exactly once", in.QueryName, i, in.label(label), n, in.GalleryName)
 			}
 		}
@@ -179,20 +170,20 @@ func (in *Input) relevance(l Loss) (*relevance, error) {
 	return r, nil
 }
 
-// ownRelevance is relevance where the batch, and the memory behind it, is the gallery.
-func (in *Input) ownRelevance(l Loss) *relevance {
+// ownRelevance is relevance where the queries, and what is stored, are the gallery.
+func (in *Input) ownRelevance(excludeSelf bool) *relevance {
 	columns := in.QueryLabels
-	if in.memory != nil {
-		columns = slices.Concat(columns, in.memory.labels)
+	if in.Stored != nil {
+		columns = slices.Concat(columns, in.Stored.Labels)
 	}
 	r := byLabel(in.QueryLabels, columns)
-	if _, pairs := l.(pairLoss); pairs || l.Shared().Self == "exclude" {
-		for i := range in.QueryLabels {
+	for i := range in.QueryLabels {
+		if excludeSelf {
 			r.exclude(i, int32(i))
 		}
 	}
-	if in.memory != nil {
-		r.excludeSame(in.QueryIDs, in.memory.ids, len(in.QueryLabels))
+	if in.Stored != nil {
+		r.excludeSame(in.QueryIDs, in.Stored.IDs, len(in.QueryLabels))
 	}
 	return r
 }

@@ -1,4 +1,4 @@
-package losses_test
+package criterion_test
 
 import (
 	"bytes"
@@ -8,7 +8,9 @@ import (
 	"slices"
 	"testing"
 
-	"roadmap/losses"
+	"roadmap/losses/criterion"
+	"roadmap/losses/losstest"
+	"roadmap/losses/score"
 	"roadmap/pkg/fault/faulttest"
 	"roadmap/pkg/nn"
 	"roadmap/pkg/tensorio"
@@ -40,14 +42,14 @@ func steps(n int) []step {
 	return all
 }
 
-func (s step) input(scope *torch.Scope) losses.Input {
+func (s step) input(scope *torch.Scope) score.Input {
 	q := torch.From(scope, s.rows, int64(len(s.labels)), stepDim).RequireGrad(true)
-	return losses.Input{Query: q, QueryLabels: s.labels, QueryIDs: s.ids}
+	return score.Input{Query: q, QueryLabels: s.labels, QueryIDs: s.ids}
 }
 
-func start(t *testing.T, s *torch.Scope, loss string, set map[string]any) *losses.Criterion {
+func start(t *testing.T, s *torch.Scope, loss string, set map[string]any) *criterion.Criterion {
 	t.Helper()
-	c, err := losses.Start(build(t, loss, set), losses.Setup{Params: nn.NewParams(s, torch.CPU, 1), Dim: stepDim, Batch: 6, Labels: []int64{0, 1, 2, 0, 1, 2, 0}})
+	c, err := criterion.Start(losstest.Build(t, loss, set), criterion.Setup{Params: nn.NewParams(s, torch.CPU, 1), Dim: stepDim, Batch: 6, Labels: []int64{0, 1, 2, 0, 1, 2, 0}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +57,7 @@ func start(t *testing.T, s *torch.Scope, loss string, set map[string]any) *losse
 }
 
 // evaluate runs one step forward and backward.
-func evaluate(t *testing.T, c *losses.Criterion, s step) (value float64, grad []float64) {
+func evaluate(t *testing.T, c *criterion.Criterion, s step) (value float64, grad []float64) {
 	t.Helper()
 	scope := torch.NewScope()
 	defer scope.Close()
@@ -103,7 +105,7 @@ func TestMemory(t *testing.T) {
 				var stored step
 				for i, batch := range steps(6) {
 					value, grad := evaluate(t, criterion, batch)
-					wantValue, wantGrad := byHand(t, build(t, loss, set), batch, stored, c.memory["combine"] == "sum")
+					wantValue, wantGrad := byHand(t, losstest.Build(t, loss, set), batch, stored, c.memory["combine"] == "sum")
 					if math.Abs(value-wantValue) > 1e-5 {
 						t.Errorf("step %d: value %.9g, want %.9g", i, value, wantValue)
 					}
@@ -131,14 +133,14 @@ func TestMemory(t *testing.T) {
 
 // byHand puts together what the memory has to compute out of plain
 // evaluations with a gallery.
-func byHand(t *testing.T, l losses.Loss, batch, stored step, sum bool) (float64, []float64) {
+func byHand(t *testing.T, l *criterion.Config, batch, stored step, sum bool) (float64, []float64) {
 	t.Helper()
 	s := torch.NewScope()
 	defer s.Close()
 	in := batch.input(s)
 	leaf := in.Query
-	forward := func(in losses.Input) *torch.Tensor {
-		r, err := losses.Forward(l, in)
+	forward := func(in score.Input) *torch.Tensor {
+		r, err := l.Evaluate(in)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,10 +187,10 @@ func byHand(t *testing.T, l losses.Loss, batch, stored step, sum bool) (float64,
 
 // onRows evaluates a loss on scores of which each query leaves out its own
 // columns, row by row with the columns that are left.
-func onRows(t *testing.T, s *torch.Scope, l losses.Loss, scores *torch.Tensor, batch step, labels, own, rowIDs []int64) *torch.Tensor {
+func onRows(t *testing.T, s *torch.Scope, l *criterion.Config, scores *torch.Tensor, batch step, labels, own, rowIDs []int64) *torch.Tensor {
 	t.Helper()
 	total, weights := s.Scalar(0), 0.0
-	kind := fmt.Sprintf("%T", l)
+	kind := fmt.Sprintf("%T", l.Loss)
 	var pull, push, pulled, pushed = s.Scalar(0), s.Scalar(0), 0.0, 0.0
 	for i := range batch.labels {
 		var columns []int64
@@ -201,7 +203,7 @@ func onRows(t *testing.T, s *torch.Scope, l losses.Loss, scores *torch.Tensor, b
 		row := scores.Narrow(0, int64(i), 1).IndexSelect(1, torch.From(s, columns))
 		switch kind {
 		case "*losses.SupAP":
-			r, err := losses.Forward(l, losses.Input{Scores: row, Relevance: torch.From(s, relevance, 1, int64(len(columns)))})
+			r, err := l.Evaluate(score.Input{Scores: row, Relevance: torch.From(s, relevance, 1, int64(len(columns)))})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -308,9 +310,9 @@ func TestProxiesLearn(t *testing.T) {
 func TestCriterionRefuses(t *testing.T) {
 	s := torch.NewScope()
 	defer s.Close()
-	setup := losses.Setup{Params: nn.NewParams(s, torch.CPU, 1), Dim: stepDim, Batch: 6, Labels: []int64{0, 1}}
+	setup := criterion.Setup{Params: nn.NewParams(s, torch.CPU, 1), Dim: stepDim, Batch: 6, Labels: []int64{0, 1}}
 	for loss, says := range map[string]string{"ap": "metric", "proxynca": "memory"} {
-		_, err := losses.Start(build(t, loss, map[string]any{"memory": map[string]any{"size": 3}}), setup)
+		_, err := criterion.Start(losstest.Build(t, loss, map[string]any{"memory": map[string]any{"size": 3}}), setup)
 		faulttest.Refused(t, err, says)
 	}
 	c := start(t, s, "supap", map[string]any{"memory": map[string]any{"size": 3}})
@@ -318,7 +320,7 @@ func TestCriterionRefuses(t *testing.T) {
 	in.QueryIDs = nil
 	_, err := c.Forward(in)
 	faulttest.Refused(t, err, "memory", "ids")
-	_, err = losses.Forward(build(t, "supap", map[string]any{"memory": map[string]any{"size": 3}}), steps(1)[0].input(s))
+	_, err = losstest.Build(t, "supap", map[string]any{"memory": map[string]any{"size": 3}}).Evaluate(steps(1)[0].input(s))
 	faulttest.Refused(t, err, "memory", "training run")
 }
 
@@ -328,7 +330,7 @@ func TestLoneInMemory(t *testing.T) {
 	s := torch.NewScope()
 	defer s.Close()
 	c := start(t, s, "supap", map[string]any{"lone": "fail", "memory": map[string]any{"size": 4, "combine": "sum"}})
-	batch := func(first int64, labels ...int64) losses.Input {
+	batch := func(first int64, labels ...int64) score.Input {
 		rows := make([]float64, len(labels)*stepDim)
 		for i := range rows {
 			rows[i] = float64((i*7)%5) + 1
@@ -337,7 +339,7 @@ func TestLoneInMemory(t *testing.T) {
 		for i := range ids {
 			ids[i] = first + int64(i)
 		}
-		return losses.Input{Query: torch.From(s, rows, int64(len(labels)), stepDim), QueryLabels: labels, QueryIDs: ids}
+		return score.Input{Query: torch.From(s, rows, int64(len(labels)), stepDim), QueryLabels: labels, QueryIDs: ids}
 	}
 	for i, labels := range [][]int64{{0, 0, 1, 1}, {2, 2, 0, 0}} {
 		if _, err := c.Forward(batch(int64(10*i), labels...)); err != nil {
