@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"roadmap/eval/knn"
 	"roadmap/pkg/datatest"
 	"roadmap/pkg/rng"
 	"roadmap/pkg/tensorio"
-	"roadmap/pkg/torch"
 )
 
 // The environment variables of TestConformance: the Python that has the
@@ -62,7 +62,7 @@ func TestConformance(t *testing.T) {
 			t.Errorf("%s is %v, the peer's %v", name, pair[0], pair[1])
 		}
 	}
-	if torch.KNNProcessor() >= torch.KNNAMX && peer.Seconds < 5*ours.Seconds {
+	if knn.Processor() >= knn.AMX && peer.Seconds < 5*ours.Seconds {
 		t.Errorf("only %.1f times as fast", peer.Seconds/ours.Seconds)
 	}
 	if ours.Peak > 600e6 {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sort"
 
+	"roadmap/eval/knn"
 	"roadmap/pkg/torch"
 )
 
@@ -28,7 +29,7 @@ const (
 // usesDevice tells whether tensor operations are to count. Below 2^-30 scores
 // come near underflow, and the distance between them is not known.
 func (e *engine) usesDevice(levels []relevance) bool {
-	if !e.device.IsCUDA() && e.tensors == 0 || e.knn.Longest() < 0x1p-30 {
+	if !e.device.IsCUDA() && e.tensors == 0 || e.scorer.Longest() < 0x1p-30 {
 		return false
 	}
 	for _, r := range levels {
@@ -58,7 +59,7 @@ func (e *engine) tileBytes() (int64, error) {
 // where rows are made anew, they take no more than the memory for what grows
 // with the input, or a few are.
 func (e *engine) tileSize(bytes int64, queries int) (int, int) {
-	items, row := e.gallery.rows, e.knn.BytesPerRow()
+	items, row := e.gallery.rows, e.scorer.BytesPerRow()
 	if e.gallery.kept == nil {
 		most := int(max(readRows, e.memory/2/row))
 		queries, items = min(queries, most), min(items, most)
@@ -72,9 +73,9 @@ func (e *engine) tileSize(bytes int64, queries int) (int, int) {
 // that are at most the square of the longest row; for L2 twice the product, two
 // sums of squares and scores of up to four times that square.
 func (e *engine) deviceBand(width int) float32 {
-	n := float64(e.knn.Longest())
+	n := float64(e.scorer.Longest())
 	roundings := 1.1*float64(width) + 128
-	if e.knnOptions.L2 {
+	if e.scoring.L2 {
 		roundings = 5*float64(width) + 512
 	}
 	return float32(n * n * roundings * 0x1p-24)
@@ -84,7 +85,7 @@ func (e *engine) deviceBand(width int) float32 {
 type deviceBlock struct {
 	*engine
 	from, to int
-	side     torch.KNNSide
+	side     knn.Side
 	x        *torch.Tensor // [queries, width], twice the rows for L2
 	squares  *torch.Tensor // [queries, 1], of their lengths; for L2
 	band     float32       // how far a score may be from the exact one
@@ -93,7 +94,7 @@ type deviceBlock struct {
 // deviceWork is what is done with the scores of a block of queries.
 type deviceWork interface {
 	// tile takes the scores [queries, items] of the block with gallery items; other's first is number low.
-	tile(scores *torch.Tensor, other torch.KNNSide, low int) error
+	tile(scores *torch.Tensor, other knn.Side, low int) error
 	// end comes after the last tile.
 	end() error
 }
@@ -106,7 +107,7 @@ func (e *engine) onDevice(from, to int, begin func(b *deviceBlock) deviceWork) e
 		return err
 	}
 	queries, items := e.tileSize(bytes, to-from)
-	var memory [2]*torch.KNNRows // for rows that are made anew
+	var memory [2]*knn.Rows // for rows that are made anew
 	for i, n := range []int{queries, items} {
 		if memory[i], err = e.spare(n); err != nil {
 			return err
@@ -128,26 +129,26 @@ func (e *engine) onDevice(from, to int, begin func(b *deviceBlock) deviceWork) e
 }
 
 // spare is memory for rows that are made anew; none where all are kept.
-func (e *engine) spare(rows int) (*torch.KNNRows, error) {
+func (e *engine) spare(rows int) (*knn.Rows, error) {
 	if e.queries.kept != nil {
 		rows = 1
 	}
-	return e.knn.Rows(rows)
+	return e.scorer.Rows(rows)
 }
 
 // rows puts a side's rows on the device.
-func (e *engine) rows(s *torch.Scope, side torch.KNNSide) *torch.Tensor {
-	floats, width := side.Floats(e.knn)
+func (e *engine) rows(s *torch.Scope, side knn.Side) *torch.Tensor {
+	floats, width := side.Floats(e.scorer)
 	return torch.From(s, floats, int64(side.Len()), int64(width)).ToDevice(e.device)
 }
 
 // tiles scores the block with the gallery, so many items at a time.
-func (b *deviceBlock) tiles(begin func(b *deviceBlock) deviceWork, memory *torch.KNNRows, items int) error {
+func (b *deviceBlock) tiles(begin func(b *deviceBlock) deviceWork, memory *knn.Rows, items int) error {
 	s := torch.NewScope()
 	defer s.Close()
 	b.x = b.rows(s, b.side)
 	b.band = b.deviceBand(int(b.x.Size(1)))
-	if b.knnOptions.L2 {
+	if b.scoring.L2 {
 		b.squares = b.x.Square().SumDim([]int64{1}, true)
 		b.x = b.x.MulScalar(2)
 	}
@@ -168,12 +169,12 @@ func (b *deviceBlock) tiles(begin func(b *deviceBlock) deviceWork, memory *torch
 	return work.end()
 }
 
-func (b *deviceBlock) tile(block *torch.Scope, work deviceWork, other torch.KNNSide, low int) error {
+func (b *deviceBlock) tile(block *torch.Scope, work deviceWork, other knn.Side, low int) error {
 	s := block.Child()
 	defer s.Close()
 	y := b.rows(s, other)
 	scores := b.x.ProductFloat32(y)
-	if b.knnOptions.L2 {
+	if b.scoring.L2 {
 		scores.SubInPlace(b.squares).SubInPlace(y.Square().SumDim([]int64{1}, false))
 	}
 	if err := work.tile(scores, other, low); err != nil {
@@ -269,7 +270,7 @@ func newLadder(s *torch.Scope, p *panel, b *deviceBlock) *ladder {
 	return l
 }
 
-func (c *counting) tile(scores *torch.Tensor, other torch.KNNSide, low int) error {
+func (c *counting) tile(scores *torch.Tensor, other knn.Side, low int) error {
 	for _, l := range c.ladders {
 		if l.width == 0 {
 			continue
@@ -283,7 +284,7 @@ func (c *counting) tile(scores *torch.Tensor, other torch.KNNSide, low int) erro
 }
 
 // climb counts a tile's scores at one level.
-func (c *counting) climb(l *ladder, scores *torch.Tensor, other torch.KNNSide, low int) error {
+func (c *counting) climb(l *ladder, scores *torch.Tensor, other knn.Side, low int) error {
 	s := scores.Scope().Child()
 	defer s.Close()
 	scores = scores.Alias(s)
@@ -307,7 +308,7 @@ func (c *counting) climb(l *ladder, scores *torch.Tensor, other torch.KNNSide, l
 	return c.byQueries(list, m, func(list []int64) error {
 		for _, place := range list {
 			i, j := int(place/m), int(place%m)
-			l.settle(c.knn.Pair(c.side, i, other, j), i, c.from, low+j, c.knnOptions.Ties)
+			l.settle(c.scorer.Pair(c.side, i, other, j), i, c.from, low+j, c.scoring.Ties)
 		}
 		return nil
 	})
@@ -315,7 +316,7 @@ func (c *counting) climb(l *ladder, scores *torch.Tensor, other torch.KNNSide, l
 
 // exactly counts items [low, high) at one level on the CPU.
 func (c *counting) exactly(l *ladder, low, high int) error {
-	block, err := c.knn.Block(c.side.Len())
+	block, err := c.scorer.Block(c.side.Len())
 	if err != nil {
 		return err
 	}
@@ -348,7 +349,7 @@ func (c *counting) end() error {
 }
 
 // settle notes an exact score of gallery item j with query from+i.
-func (l *ladder) settle(score float32, i, from, j int, ties torch.KNNTies) {
+func (l *ladder) settle(score float32, i, from, j int, ties knn.Ties) {
 	row := from - l.from + i
 	start := l.Start[row]
 	wanted := int(l.Start[row+1] - start)
@@ -357,10 +358,10 @@ func (l *ladder) settle(score float32, i, from, j int, ties torch.KNNTies) {
 		switch {
 		case score != t:
 			return score > t
-		case ties == torch.KNNByIndex || l.Label[row] == l.Other[j]:
+		case ties == knn.ByIndex || l.Label[row] == l.Other[j]:
 			return j < int(l.Item[start+int64(p)])
 		}
-		return ties == torch.KNNPessimistic
+		return ties == knn.Pessimistic
 	})
 	if first < wanted {
 		l.open[start-l.Start[from-l.from]+int64(first)]++
@@ -373,7 +374,7 @@ func (l *ladder) total(from, to int) error {
 	if err != nil {
 		return err
 	}
-	torch.KNNTotal(l.part(from, to, nil, 0, 0))
+	knn.Total(l.part(from, to, nil, 0, 0))
 	for i := range to - from {
 		row := from - l.from + i
 		start, wanted := l.Start[row], int(l.Start[row+1]-l.Start[row])
@@ -389,7 +390,7 @@ func (l *ladder) total(from, to int) error {
 // collectOnDevice is collect by tensor operations: a score is open if, as far as
 // it is sure, it may be among the k best of its tile and better than the k-th
 // best so far.
-func (e *engine) collectOnDevice(best *torch.KNNBest, from, to int) error {
+func (e *engine) collectOnDevice(best *knn.Best, from, to int) error {
 	return e.onDevice(from, to, func(b *deviceBlock) deviceWork { return &finding{b, best, b.from - from} })
 }
 
@@ -397,11 +398,11 @@ func (e *engine) collectOnDevice(best *torch.KNNBest, from, to int) error {
 // collections.
 type finding struct {
 	*deviceBlock
-	best *torch.KNNBest
+	best *knn.Best
 	row  int
 }
 
-func (f *finding) tile(scores *torch.Tensor, other torch.KNNSide, low int) error {
+func (f *finding) tile(scores *torch.Tensor, other knn.Side, low int) error {
 	n, m := scores.Size(0), scores.Size(1)
 	least := torch.From(scores.Scope(), f.best.Worst(f.row, int(n)), n, 1).ToDevice(f.device).SubScalar(float64(f.band))
 	k := int64(f.best.K())
@@ -421,7 +422,7 @@ func (f *finding) tile(scores *torch.Tensor, other torch.KNNSide, low int) error
 	}
 	f.progress.add(int(n * m))
 	return f.byQueries(list, m, func(list []int64) error {
-		return f.best.Offer(f.knn, f.side, other, f.row, list)
+		return f.best.Offer(f.scorer, f.side, other, f.row, list)
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"sync"
 
+	"roadmap/eval/knn"
 	"roadmap/eval/rank"
 	"roadmap/pkg/torch"
 )
@@ -15,17 +16,17 @@ import (
 // scores but counts. Where the queries are the gallery and fit, each tile serves
 // both its rows and its columns as queries.
 type engine struct {
-	knn        *torch.KNN
-	knnOptions torch.KNNOptions
-	pool       *pool
-	queries    *shelf
-	gallery    *shelf
-	same       bool
-	memory     int64 // bytes for what grows with the input
-	device     torch.Device
-	tensors    int // scores a tile of tensor operations on the CPU; 0: none there
-	mostOpen   int
-	progress   progress
+	scorer   *knn.Scorer
+	scoring  knn.Options
+	pool     *pool
+	queries  *shelf
+	gallery  *shelf
+	same     bool
+	memory   int64 // bytes for what grows with the input
+	device   torch.Device
+	tensors  int // scores a tile of tensor operations on the CPU; 0: none there
+	mostOpen int
+	progress progress
 }
 
 // progress counts pairs compared.
@@ -54,21 +55,21 @@ const (
 
 // newEngine reads all rows. gallery nil: the queries are the gallery.
 func newEngine(ctx context.Context, queries, gallery Matrix, o Options) (*engine, error) {
-	e := &engine{same: gallery == nil, memory: o.memory(), device: o.Device, tensors: o.tensors, mostOpen: cmp.Or(o.mostOpen, mostOpen), knnOptions: o.knn(queries.Dim())}
+	e := &engine{same: gallery == nil, memory: o.memory(), device: o.Device, tensors: o.tensors, mostOpen: cmp.Or(o.mostOpen, mostOpen), scoring: o.scoring(queries.Dim())}
 	e.progress.report = o.Progress
-	e.knn = torch.NewKNN(e.knnOptions)
+	e.scorer = knn.New(e.scoring)
 	var err error
-	if e.pool, err = newPool(ctx, o.threads(), e.knn, queries.Dim()); err != nil {
+	if e.pool, err = newPool(ctx, o.threads(), e.scorer, queries.Dim()); err != nil {
 		return nil, err
 	}
 	rows := queries.Rows()
 	if gallery != nil {
 		rows += gallery.Rows()
 	}
-	keep := int64(rows)*e.knn.BytesPerRow() <= e.memory
-	if e.queries, err = newShelf(queries, e.knn, keep, e.pool); err == nil {
+	keep := int64(rows)*e.scorer.BytesPerRow() <= e.memory
+	if e.queries, err = newShelf(queries, e.scorer, keep, e.pool); err == nil {
 		if e.gallery = e.queries; gallery != nil {
-			e.gallery, err = newShelf(gallery, e.knn, keep, e.pool)
+			e.gallery, err = newShelf(gallery, e.scorer, keep, e.pool)
 		}
 	}
 	if err != nil {
@@ -161,26 +162,26 @@ func (e *engine) cuts(levels []relevance) []int {
 
 // count compares the panels' queries with the whole gallery.
 func (e *engine) count(panels []*panel, symmetric bool) error {
-	return e.blocks(e.queries, panels[0].from, panels[0].to, func(block *torch.KNNBlock, from, to int) error {
+	return e.blocks(e.queries, panels[0].from, panels[0].to, func(block *knn.Block, from, to int) error {
 		return e.sweep(panels, block, from, to, symmetric)
 	})
 }
 
 // blocks lays rows [from, to) of a shelf out as fixed sides, one after another.
-func (e *engine) blocks(s *shelf, from, to int, use func(block *torch.KNNBlock, from, to int) error) error {
+func (e *engine) blocks(s *shelf, from, to int, use func(block *knn.Block, from, to int) error) error {
 	size := fixedRows
 	if s.kept == nil {
 		size = fixedRowsAnew
 	}
 	size = min(size, to-from)
-	block, err := e.knn.Block(size)
+	block, err := e.scorer.Block(size)
 	if err != nil {
 		return err
 	}
 	defer block.Close()
-	var made *torch.KNNRows
+	var made *knn.Rows
 	if s.kept == nil {
-		if made, err = e.knn.Rows(size); err != nil {
+		if made, err = e.scorer.Rows(size); err != nil {
 			return err
 		}
 		defer made.Close()
@@ -203,7 +204,7 @@ func (e *engine) blocks(s *shelf, from, to int, use func(block *torch.KNNBlock, 
 
 // sweep compares queries [from, to), the fixed block, with the gallery; where
 // it is symmetric, with those rows that no earlier block has been compared with.
-func (e *engine) sweep(panels []*panel, block *torch.KNNBlock, from, to int, symmetric bool) error {
+func (e *engine) sweep(panels []*panel, block *knn.Block, from, to int, symmetric bool) error {
 	first := 0
 	if symmetric {
 		first = from
@@ -219,7 +220,7 @@ func (e *engine) sweep(panels []*panel, block *torch.KNNBlock, from, to int, sym
 		}
 		byFixed := s.wanted(panels, from, to, low, high)
 		start := 0
-		var byMoving []torch.KNNWanted
+		var byMoving []knn.Wanted
 		if symmetric {
 			if low < to { // the block's own rows: with themselves once, with later ones for both
 				start = min(high, to) - from
@@ -266,10 +267,10 @@ func (e *engine) gather(panels []*panel, from int) {
 
 // part is the wanted items of queries [from, to), compared with gallery items
 // [low, high); counts are kept apart where given.
-func (p *panel) part(from, to int, counts []int32, low, high int) torch.KNNWanted {
+func (p *panel) part(from, to int, counts []int32, low, high int) knn.Wanted {
 	start := p.Start[from-p.from : to-p.from+1]
 	a, b := start[0], start[to-from]
-	w := torch.KNNWanted{Start: start, Score: p.Score[a:b], Item: p.Item[a:b], Count: counts}
+	w := knn.Wanted{Start: start, Score: p.Score[a:b], Item: p.Item[a:b], Count: counts}
 	if counts == nil {
 		w.Count = p.Count[a:b]
 	}
@@ -280,8 +281,8 @@ func (p *panel) part(from, to int, counts []int32, low, high int) torch.KNNWante
 }
 
 // wanted is the fixed rows' wanted items, to be counted in this scratch.
-func (s *scratch) wanted(panels []*panel, from, to, low, high int) []torch.KNNWanted {
-	list := make([]torch.KNNWanted, len(panels))
+func (s *scratch) wanted(panels []*panel, from, to, low, high int) []knn.Wanted {
+	list := make([]knn.Wanted, len(panels))
 	for v, p := range panels {
 		list[v] = p.part(from, to, s.partial[v], low, high)
 	}

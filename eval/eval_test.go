@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"roadmap/eval/knn"
 	"roadmap/eval/rank"
 	"roadmap/eval/rank/ranktest"
 	"roadmap/pkg/rng"
@@ -178,7 +179,7 @@ func TestNothingChangesTheResult(t *testing.T) {
 				in := Input{Query: s.matrix(), QueryLabels: s.labels}
 				base := Options{Metrics: allMetrics, Distance: distance, Threads: 1}
 				want := run(t, in, base)
-				if want.Pairs.Exact > 0 && torch.KNNProcessor() >= torch.KNNAMX && classes == 300 && spread < 1 {
+				if want.Pairs.Exact > 0 && knn.Processor() >= knn.AMX && classes == 300 && spread < 1 {
 					t.Errorf("%s, %d classes: %+v: a tile that screening serves was computed in float32", distance, classes, want.Pairs)
 				}
 				coarse := make([]int64, len(s.labels))

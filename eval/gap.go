@@ -4,10 +4,10 @@ import (
 	"context"
 	"slices"
 
+	"roadmap/eval/knn"
 	"roadmap/eval/rank"
 	"roadmap/pkg/fault"
 	"roadmap/pkg/rng"
-	"roadmap/pkg/torch"
 )
 
 // GapOptions are the bounds' parameters: positives are meant to score at least
@@ -73,7 +73,7 @@ func gapBatches(in Input, list [][]int, g GapOptions, o Options) (*batches, erro
 		return nil, err
 	}
 	o.Float32 = true
-	if need := int64(len(b.rows)) * torch.NewKNN(o.knn(in.Query.Dim())).BytesPerRow(); need > o.memory() {
+	if need := int64(len(b.rows)) * knn.New(o.scoring(in.Query.Dim())).BytesPerRow(); need > o.memory() {
 		return nil, fault.Inputf("gap: %s: %d rows are kept, which take %d MiB; give that much memory, or fewer batches", in.Query.Name(), len(b.rows), need>>20+1)
 	}
 	return b, nil
@@ -185,7 +185,7 @@ func (b *batches) measure(ctx context.Context, union Matrix, whole []rank.Query,
 		sums, holding := make([]float64, to-from), make([]int, to-from)
 		for i := range len(b.start) - 1 {
 			low, high := b.start[i], b.start[i+1]
-			if err := e.knn.Scores(e.queries.kept.Side(from, to, 0), e.queries.kept.Side(low, high, 0), scores); err != nil {
+			if err := e.scorer.Scores(e.queries.kept.Side(from, to, 0), e.queries.kept.Side(low, high, 0), scores); err != nil {
 				return err
 			}
 			for q := range to - from {

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"roadmap/pkg/torch"
+	"roadmap/eval/knn"
 )
 
 // pool shares work among goroutines, each with memory of its own.
@@ -16,30 +16,30 @@ type pool struct {
 
 // scratch is the memory of one goroutine.
 type scratch struct {
-	floats  []float32      // readRows rows as the source has them
-	made    *torch.KNNRows // readRows rows in the form in which they are compared
-	few     *torch.KNNRows // fewRows likewise
-	scores  []float32      // [fewRows, readRows]
-	keys    []uint64       // see rankedKey
-	partial [][]int32      // counts for the fixed rows, by level
-	tiles   *torch.KNNWorker
+	floats  []float32 // readRows rows as the source has them
+	made    *knn.Rows // readRows rows in the form in which they are compared
+	few     *knn.Rows // fewRows likewise
+	scores  []float32 // [fewRows, readRows]
+	keys    []uint64  // see rankedKey
+	partial [][]int32 // counts for the fixed rows, by level
+	tiles   *knn.Worker
 }
 
 const (
-	readRows = torch.KNNMovingRows // rows converted or compared at a time
-	fewRows  = 64                  // queries whose wanted items are scored at a time
+	readRows = knn.TileRows // rows converted or compared at a time
+	fewRows  = 64           // queries whose wanted items are scored at a time
 )
 
 // newPool makes the memory of so many goroutines; close frees it.
-func newPool(ctx context.Context, threads int, knn *torch.KNN, dim int) (*pool, error) {
+func newPool(ctx context.Context, threads int, scorer *knn.Scorer, dim int) (*pool, error) {
 	p := &pool{ctx: ctx}
 	for range threads {
 		s := &scratch{floats: make([]float32, readRows*dim), scores: make([]float32, fewRows*readRows)}
 		p.workers = append(p.workers, s)
 		var err error
-		if s.made, err = knn.Rows(readRows); err == nil {
-			if s.few, err = knn.Rows(fewRows); err == nil {
-				s.tiles, err = knn.Worker()
+		if s.made, err = scorer.Rows(readRows); err == nil {
+			if s.few, err = scorer.Rows(fewRows); err == nil {
+				s.tiles, err = scorer.Worker()
 			}
 		}
 		if err != nil {

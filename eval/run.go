@@ -4,7 +4,7 @@
 //
 // Everything is exact and deterministic. The score of a pair (cosine, or minus
 // the squared distance) is a float32 that depends on its two rows alone, see
-// [torch.KNN]; ties go by gallery index unless asked otherwise; a query's own
+// [knn.Scorer]; ties go by gallery index unless asked otherwise; a query's own
 // row never counts. Tiles, threads, the order of the work and the device change
 // nothing in the result.
 package eval
@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"math"
 
+	"roadmap/eval/knn"
 	"roadmap/eval/rank"
 	"roadmap/pkg/fault"
 	"roadmap/pkg/torch"
@@ -70,8 +71,8 @@ type Result struct {
 	Gallery   int
 	Lone      int // queries without relevant items
 	Dim       int
-	Levels    []LevelResult  // the labels' own first, then Input.Levels
-	Pairs     torch.KNNPairs // how pairs were compared
+	Levels    []LevelResult // the labels' own first, then Input.Levels
+	Pairs     knn.Pairs     // how pairs were compared
 }
 
 // LevelResult is what was found with one label.
@@ -97,9 +98,9 @@ func (o Options) threads() int {
 	return torch.Threads()
 }
 
-func (o Options) knn(dim int) torch.KNNOptions {
-	ties := map[rank.Ties]torch.KNNTies{rank.Pessimistic: torch.KNNPessimistic, rank.Optimistic: torch.KNNOptimistic}
-	return torch.KNNOptions{Dim: dim, L2: o.Distance == L2, Ties: ties[o.Ties], Level: torch.KNNAny, Exact: o.Float32}
+func (o Options) scoring(dim int) knn.Options {
+	ties := map[rank.Ties]knn.Ties{rank.Pessimistic: knn.Pessimistic, rank.Optimistic: knn.Optimistic}
+	return knn.Options{Dim: dim, L2: o.Distance == L2, Ties: ties[o.Ties], Level: knn.Any, Exact: o.Float32}
 }
 
 // metrics reads the metrics' names.

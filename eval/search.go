@@ -3,12 +3,12 @@ package eval
 import (
 	"context"
 
+	"roadmap/eval/knn"
 	"roadmap/pkg/fault"
-	"roadmap/pkg/torch"
 )
 
 // Neighbour is a gallery item that a search has found: its number and score.
-type Neighbour = torch.KNNFound
+type Neighbour = knn.Neighbour
 
 // Search finds the k best gallery items of each query, exactly: descending
 // score, then ascending number. gallery nil: the queries are the gallery, each
@@ -37,8 +37,8 @@ func Search(ctx context.Context, queries, gallery Matrix, k int, o Options, take
 	if k <= denseWanted && e.usesDevice(nil) {
 		collect = e.collectOnDevice
 	}
-	panel := int(max(1, min(int64(e.queries.rows), e.memory/int64(torch.KNNRoom(k)*found))))
-	best := torch.NewKNNBest(k, panel, e.same)
+	panel := int(max(1, min(int64(e.queries.rows), e.memory/int64(knn.Room(k)*found))))
+	best := knn.NewBest(k, panel, e.same)
 	for from := 0; from < e.queries.rows; from += panel {
 		to := min(from+panel, e.queries.rows)
 		best.Reset()
@@ -55,16 +55,16 @@ func Search(ctx context.Context, queries, gallery Matrix, k int, o Options, take
 }
 
 // collect offers the whole gallery to queries [from, to).
-func (e *engine) collect(best *torch.KNNBest, from, to int) error {
+func (e *engine) collect(best *knn.Best, from, to int) error {
 	return e.offer(best, 0, from, to, 0, e.gallery.rows)
 }
 
 // offer offers gallery items [low, high) to queries [from, to), whose first is
 // query row of the collections. The gallery is the fixed side, a block at a time, so
 // that one goroutine has a query to itself.
-func (e *engine) offer(best *torch.KNNBest, row, from, to, low, high int) error {
+func (e *engine) offer(best *knn.Best, row, from, to, low, high int) error {
 	share := min(readRows, (to-from+len(e.pool.workers)-1)/len(e.pool.workers)) // queries at a time, so that none is idle
-	return e.blocks(e.gallery, low, high, func(block *torch.KNNBlock, low, high int) error {
+	return e.blocks(e.gallery, low, high, func(block *knn.Block, low, high int) error {
 		return e.pool.run((to-from+share-1)/share, func(s *scratch, i int) error {
 			first, last := from+i*share, min(from+(i+1)*share, to)
 			moving, err := e.queries.side(s, first, last)

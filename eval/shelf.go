@@ -4,25 +4,25 @@ import (
 	"errors"
 	"fmt"
 
+	"roadmap/eval/knn"
 	"roadmap/pkg/fault"
-	"roadmap/pkg/torch"
 )
 
 // shelf is a set of rows in the form in which they are compared: all of them
 // kept, or, where they would take too much memory, made anew when asked for.
 type shelf struct {
-	knn    *torch.KNN
+	scorer *knn.Scorer
 	source Matrix
 	rows   int
-	kept   *torch.KNNRows // nil: made anew
+	kept   *knn.Rows // nil: made anew
 }
 
 // newShelf reads every row once: it finds the first row that cannot be compared
 // and the longest one, and keeps the rows if keep is set.
-func newShelf(source Matrix, knn *torch.KNN, keep bool, p *pool) (*shelf, error) {
-	s := &shelf{knn: knn, source: source, rows: source.Rows()}
+func newShelf(source Matrix, scorer *knn.Scorer, keep bool, p *pool) (*shelf, error) {
+	s := &shelf{scorer: scorer, source: source, rows: source.Rows()}
 	if keep {
-		rows, err := knn.Rows(s.rows)
+		rows, err := scorer.Rows(s.rows)
 		if err != nil {
 			return nil, err
 		}
@@ -41,7 +41,7 @@ func newShelf(source Matrix, knn *torch.KNN, keep bool, p *pool) (*shelf, error)
 	})
 	for block := 0; block < blocks && err == nil; block++ {
 		err = faults[block]
-		knn.Extend(longest[block])
+		scorer.Extend(longest[block])
 	}
 	if err != nil {
 		s.close()
@@ -51,13 +51,13 @@ func newShelf(source Matrix, knn *torch.KNN, keep bool, p *pool) (*shelf, error)
 }
 
 // fill makes rows [from, to) into a KNNRows.
-func (s *shelf) fill(scratch *scratch, into *torch.KNNRows, at, from, to int) (longest float32, err error) {
+func (s *shelf) fill(scratch *scratch, into *knn.Rows, at, from, to int) (longest float32, err error) {
 	floats := scratch.floats[:(to-from)*s.source.Dim()]
 	if err := s.source.Copy(from, to, floats); err != nil {
 		return 0, fmt.Errorf("%s, rows %d to %d: %w", s.source.Name(), from, to-1, err)
 	}
 	longest, err = into.Fill(at, floats)
-	var bad *torch.KNNBadRow
+	var bad *knn.BadRow
 	if errors.As(err, &bad) {
 		bad.Row = number(s.source, from+bad.Row)
 		return 0, fault.Inputf("%s: %w", s.source.Name(), bad)
@@ -67,18 +67,18 @@ func (s *shelf) fill(scratch *scratch, into *torch.KNNRows, at, from, to int) (l
 
 // side gives rows [from, to), at most readRows of them, valid until the next
 // call with the same scratch.
-func (s *shelf) side(scratch *scratch, from, to int) (torch.KNNSide, error) {
+func (s *shelf) side(scratch *scratch, from, to int) (knn.Side, error) {
 	if s.kept != nil {
 		return s.kept.Side(from, to, from), nil
 	}
 	if _, err := s.fill(scratch, scratch.made, 0, from, to); err != nil {
-		return torch.KNNSide{}, err
+		return knn.Side{}, err
 	}
 	return scratch.made.Side(0, to-from, from), nil
 }
 
 // gather copies single rows into a KNNRows, for exact scores.
-func (s *shelf) gather(scratch *scratch, rows []int32, into *torch.KNNRows) error {
+func (s *shelf) gather(scratch *scratch, rows []int32, into *knn.Rows) error {
 	for i, row := range rows {
 		if s.kept != nil {
 			into.CopyFrom(i, s.kept, int(row))
@@ -91,7 +91,7 @@ func (s *shelf) gather(scratch *scratch, rows []int32, into *torch.KNNRows) erro
 
 // run gives any number of rows [from, to); made is the memory for them where rows
 // are made anew.
-func (s *shelf) run(p *pool, made *torch.KNNRows, from, to int) (torch.KNNSide, error) {
+func (s *shelf) run(p *pool, made *knn.Rows, from, to int) (knn.Side, error) {
 	if s.kept != nil {
 		return s.kept.Side(from, to, from), nil
 	}

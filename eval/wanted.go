@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"roadmap/pkg/torch"
+	"roadmap/eval/knn"
 )
 
 // relevance says which gallery items are wanted by which query: those whose
@@ -100,7 +100,7 @@ func (r byList) labels() (query, gallery []int64) { return nil, nil }
 
 // panel is the wanted items of queries [from, to) at one level, with scores.
 type panel struct {
-	torch.KNNWanted
+	knn.Wanted
 	from, to int
 	whole    bool      // counts need no total
 	own      []float32 // [to-from] score of each query with itself; only where it is a gallery item
@@ -115,7 +115,7 @@ func (e *engine) newPanel(r relevance, from, to int) (*panel, error) {
 	}
 	n := p.Start[to-from]
 	p.Score, p.Item, p.Count = make([]float32, n), make([]int32, n), make([]int32, n)
-	if e.knnOptions.Ties != torch.KNNByIndex {
+	if e.scoring.Ties != knn.ByIndex {
 		query, gallery := r.labels()
 		p.Label, p.Other = query[from:to], gallery
 	}
@@ -138,7 +138,7 @@ func (e *engine) score(s *scratch, p *panel, g group) error {
 		if err := e.gallery.gather(s, items, s.made); err != nil {
 			return err
 		}
-		if err := e.knn.Scores(s.few.Side(0, len(g.queries), 0), s.made.Side(0, len(items), 0), s.scores); err != nil {
+		if err := e.scorer.Scores(s.few.Side(0, len(g.queries), 0), s.made.Side(0, len(items), 0), s.scores); err != nil {
 			return err
 		}
 		for i, query := range g.queries {
@@ -197,7 +197,7 @@ func keyScore(key uint64) float32 {
 // rank turns finished counts into ranks, ascending for each query.
 func (p *panel) rank(same bool) {
 	if !p.whole {
-		torch.KNNTotal(p.KNNWanted)
+		knn.Total(p.Wanted)
 	}
 	for row := range p.to - p.from {
 		query := int32(p.from + row)

@@ -39,6 +39,7 @@ var packages = []pkg{
 	{"pkg/jpeg", nil, "one C library behind one function; nothing else comes in with it"},
 	{"pkg/data", []string{"pkg/config", "pkg/jpeg"}, "images and lists are read and checked on a machine without libtorch"},
 	{"sampler", []string{"pkg/config"}, "a sampler arranges integers: it sees labels, no image and no tensor"},
+	{"eval/knn", nil, "exact scores and what is counted or collected from them, over plain memory: no libtorch, no labels' meaning"},
 	{"eval/rank", []string{"pkg/tensorio"}, "a metric is arithmetic on ranks, checked by hand, the same on every device; only ground truth comes from files"},
 
 	{"pkg/torch", nil, "the border to libtorch knows tensors, not what they mean"},
@@ -49,7 +50,7 @@ var packages = []pkg{
 	{"losses", []string{"losses/score", "pkg/torch", "pkg/config"}, "a loss sees the scores of positives and negatives: no dataset, no sampler, no network"},
 	{"losses/criterion", []string{"losses", "losses/score", "pkg/torch", "pkg/nn", "pkg/config"}, "a loss at work has parameters and a memory, whatever drives it"},
 	{"backbones", []string{"pkg/torch", "pkg/nn", "pkg/optim", "pkg/config", "pkg/tensorio"}, "a network maps images to embeddings, whatever it is trained for"},
-	{"eval", []string{"pkg/torch", "pkg/nn", "pkg/config", "pkg/tensorio", "eval/rank"}, "an evaluation sees embeddings and labels, not where they come from"},
+	{"eval", []string{"pkg/torch", "pkg/nn", "pkg/config", "pkg/tensorio", "eval/rank", "eval/knn"}, "an evaluation sees embeddings and labels, not where they come from"},
 
 	{"pkg/embed", []string{"backbones", "pkg/torch", "pkg/nn", "pkg/data"}, "images in, embeddings out, the same for training, evaluation and export"},
 
@@ -68,8 +69,8 @@ var foreign = []struct {
 	packages []string
 	reason   string
 }{
-	{"C", []string{"pkg/torch", "losses/score", "pkg/jpeg"}, "all other packages build and are tested without a C compiler, or see tensors only"},
-	{"unsafe", []string{"pkg/torch", "losses/score", "pkg/jpeg", "pkg/tensorio"}, "memory is reinterpreted only where it crosses a border: C, and files mapped into memory"},
+	{"C", []string{"pkg/torch", "losses/score", "eval/knn", "pkg/jpeg"}, "all other packages build and are tested without a C compiler, or see tensors only"},
+	{"unsafe", []string{"pkg/torch", "losses/score", "eval/knn", "pkg/jpeg", "pkg/tensorio"}, "memory is reinterpreted only where it crosses a border: C, and files mapped into memory"},
 	{"github.com/sugarme/gotch/...", []string{"pkg/torch"}, "its table of operations has one user, who takes care of its memory and its errors"},
 	{"github.com/urfave/cli/...", []string{"cmd/roadmap"}, "only the program reads flags"},
 	{"flag", []string{"cmd/roadmap"}, "only the program reads flags"},

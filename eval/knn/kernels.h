@@ -1,7 +1,7 @@
 // Scores of pairs of rows and what is counted or collected from them, tile by
 // tile. Free of libtorch. See knn.go for the definitions and the promises.
-#ifndef ROADMAP_TORCH_KNN_KERNELS_H
-#define ROADMAP_TORCH_KNN_KERNELS_H
+#ifndef ROADMAP_EVAL_KNN_KERNELS_H
+#define ROADMAP_EVAL_KNN_KERNELS_H
 #include <stdint.h>
 
 #ifdef __cplusplus

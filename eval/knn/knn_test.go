@@ -1,4 +1,4 @@
-package torch
+package knn
 
 import (
 	"errors"
@@ -37,16 +37,16 @@ func exactScore(a, b []float32, l2 bool) float32 {
 }
 
 // levels are those of this machine.
-func knnLevels() []KNNLevel {
-	var all []KNNLevel
-	for l := KNNBaseline; l <= KNNProcessor(); l++ {
+func levels() []ISA {
+	var all []ISA
+	for l := Baseline; l <= Processor(); l++ {
 		all = append(all, l)
 	}
 	return all
 }
 
 // filled is rows as k compares them.
-func filled(t *testing.T, k *KNN, rows []float32) *KNNRows {
+func filled(t *testing.T, k *Scorer, rows []float32) *Rows {
 	t.Helper()
 	r, err := k.Rows(len(rows) / k.dim)
 	if err != nil {
@@ -61,9 +61,9 @@ func filled(t *testing.T, k *KNN, rows []float32) *KNNRows {
 	return r
 }
 
-// TestKNNScore: every level computes the one defined score of a pair, to the
+// TestScore: every level computes the one defined score of a pair, to the
 // bit, wherever in a tile the pair stands.
-func TestKNNScore(t *testing.T) {
+func TestScore(t *testing.T) {
 	for _, dim := range []int{1, 5, 64, 100, 257} {
 		for _, l2 := range []bool{false, true} {
 			random := rng.New(3, uint64(dim))
@@ -72,8 +72,8 @@ func TestKNNScore(t *testing.T) {
 				rows[i] = float32(random.NormFloat64() * math.Exp(3*random.NormFloat64()))
 			}
 			copy(rows[20*dim:], rows[3*dim:4*dim]) // row 20 is row 3
-			for _, level := range knnLevels() {
-				k := NewKNN(KNNOptions{Dim: dim, L2: l2, Level: level})
+			for _, level := range levels() {
+				k := New(Options{Dim: dim, L2: l2, Level: level})
 				r := filled(t, k, rows)
 				scores := make([]float32, 21*21)
 				if err := k.Scores(r.Side(0, 21, 0), r.Side(0, 21, 0), scores); err != nil {
@@ -147,15 +147,15 @@ func hard(n, dim int, kind string) []float32 {
 	return rows
 }
 
-// TestKNNCount: whatever the level and with or without the screen, as many
+// TestCount: whatever the level and with or without the screen, as many
 // items rank before each wanted one as the exact scores say.
-func TestKNNCount(t *testing.T) {
+func TestCount(t *testing.T) {
 	const wanted = 3
 	for _, kind := range []string{"plain", "spiked", "lengths", "sparse", "nearly equal", "tiny", "ties"} {
 		for _, dim := range []int{3, 130, 512} {
 			for _, l2 := range []bool{false, true} {
 				pairs := checkCounts(t, hard(370, dim, kind), kind, dim, l2, 70, wanted)
-				if kind == "plain" && dim == 512 && KNNProcessor() >= KNNAMX && (pairs.Screened == 0 || pairs.Settled > pairs.Screened/10) { // of 6 comparisons a pair
+				if kind == "plain" && dim == 512 && Processor() >= AMX && (pairs.Screened == 0 || pairs.Settled > pairs.Screened/10) { // of 6 comparisons a pair
 					t.Errorf("L2 %v: %+v: the screen leaves more open than it should", l2, pairs)
 				}
 			}
@@ -163,10 +163,10 @@ func TestKNNCount(t *testing.T) {
 	}
 }
 
-// TestKNNCountOfMany: likewise where a query wants so many items that scores are
+// TestCountOfMany: likewise where a query wants so many items that scores are
 // placed among them by bisection, at every number at which that takes another
 // course.
-func TestKNNCountOfMany(t *testing.T) {
+func TestCountOfMany(t *testing.T) {
 	const dim = 130
 	for _, kind := range []string{"plain", "lengths", "nearly equal", "ties"} {
 		rows := hard(430, dim, kind)
@@ -178,12 +178,12 @@ func TestKNNCountOfMany(t *testing.T) {
 
 // checkCounts compares rows below moving with the others at every level and
 // gives the pairs of the last one that screens.
-func checkCounts(t *testing.T, rows []float32, kind string, dim int, l2 bool, moving, wanted int) (screened KNNPairs) {
+func checkCounts(t *testing.T, rows []float32, kind string, dim int, l2 bool, moving, wanted int) (screened Pairs) {
 	t.Helper()
 	var want []int32
-	for _, level := range knnLevels() {
+	for _, level := range levels() {
 		for _, exact := range []bool{true, false} {
-			k := NewKNN(KNNOptions{Dim: dim, L2: l2, Level: level, Exact: exact})
+			k := New(Options{Dim: dim, L2: l2, Level: level, Exact: exact})
 			if !exact && !k.Screens() {
 				continue
 			}
@@ -205,15 +205,15 @@ func checkCounts(t *testing.T, rows []float32, kind string, dim int, l2 bool, mo
 
 // wantedOf takes, for every row as a query, the scores of items 7, 7+1, … of the
 // other side as thresholds.
-func wantedOf(t *testing.T, k *KNN, queries, others KNNSide, wanted int) KNNWanted {
+func wantedOf(t *testing.T, k *Scorer, queries, others Side, wanted int) Wanted {
 	t.Helper()
-	w := KNNWanted{Start: []int64{0}}
+	w := Wanted{Start: []int64{0}}
 	for i := range queries.Len() {
-		var items []KNNFound
+		var items []Neighbour
 		for p := range wanted {
-			items = append(items, KNNFound{k.Pair(queries, i, others, 7+p), int32(7 + p)})
+			items = append(items, Neighbour{k.Pair(queries, i, others, 7+p), int32(7 + p)})
 		}
-		slices.SortFunc(items, func(a, b KNNFound) int {
+		slices.SortFunc(items, func(a, b Neighbour) int {
 			if a.Score != b.Score {
 				return int(math.Copysign(1, float64(b.Score)-float64(a.Score)))
 			}
@@ -229,7 +229,7 @@ func wantedOf(t *testing.T, k *KNN, queries, others KNNSide, wanted int) KNNWant
 }
 
 // countAll counts for both sides: rows below moving with the others.
-func countAll(t *testing.T, k *KNN, r *KNNRows, moving, wanted int) ([]int32, KNNPairs) {
+func countAll(t *testing.T, k *Scorer, r *Rows, moving, wanted int) ([]int32, Pairs) {
 	t.Helper()
 	n := r.capacity
 	block, err := k.Block(n - moving)
@@ -246,22 +246,22 @@ func countAll(t *testing.T, k *KNN, r *KNNRows, moving, wanted int) ([]int32, KN
 	}
 	defer worker.Close()
 	side := r.Side(0, moving, 0)
-	byMoving, byFixed := wantedOf(t, k, side, block.KNNSide, wanted), wantedOf(t, k, block.KNNSide, side, wanted)
+	byMoving, byFixed := wantedOf(t, k, side, block.Side, wanted), wantedOf(t, k, block.Side, side, wanted)
 	for _, cut := range [][2]int{{0, 256}, {256, n - moving}} {
-		if err := worker.Count(side, block, cut[0], cut[1], []KNNWanted{byMoving}, []KNNWanted{byFixed}); err != nil {
+		if err := worker.Count(side, block, cut[0], cut[1], []Wanted{byMoving}, []Wanted{byFixed}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	KNNTotal(byMoving)
-	KNNTotal(byFixed)
-	var pairs KNNPairs
+	Total(byMoving)
+	Total(byFixed)
+	var pairs Pairs
 	worker.Add(&pairs)
 	return append(byMoving.Count, byFixed.Count...), pairs
 }
 
-func countSlowly(t *testing.T, k *KNN, r *KNNRows, moving, wanted int) []int32 {
+func countSlowly(t *testing.T, k *Scorer, r *Rows, moving, wanted int) []int32 {
 	t.Helper()
-	sides := []KNNSide{r.Side(0, moving, 0), r.Side(moving, r.capacity, 0)}
+	sides := []Side{r.Side(0, moving, 0), r.Side(moving, r.capacity, 0)}
 	var counts []int32
 	for s, queries := range sides {
 		others := sides[1-s]
@@ -285,18 +285,18 @@ func countSlowly(t *testing.T, k *KNN, r *KNNRows, moving, wanted int) []int32 {
 	return counts
 }
 
-// TestKNNSearch: the best k of every query are those of the sorted scores.
-func TestKNNSearch(t *testing.T) {
+// TestSearch: the best k of every query are those of the sorted scores.
+func TestSearch(t *testing.T) {
 	const n, queries = 700, 90
 	rows := hard(n, 64, "plain")
 	for i := 0; i < n; i += 3 { // many ties
 		copy(rows[i*64:(i+1)*64], rows[(i%30)*64:])
 	}
-	for _, level := range knnLevels() {
+	for _, level := range levels() {
 		for _, k := range []int{1, 10, n - 1} {
-			knn := NewKNN(KNNOptions{Dim: 64, Level: level})
+			knn := New(Options{Dim: 64, Level: level})
 			r := filled(t, knn, rows)
-			best := NewKNNBest(k, queries, true)
+			best := NewBest(k, queries, true)
 			worker, err := knn.Worker()
 			if err != nil {
 				t.Fatal(err)
@@ -315,13 +315,13 @@ func TestKNNSearch(t *testing.T) {
 			}
 			all := r.Side(0, n, 0)
 			for i := range queries {
-				var want []KNNFound
+				var want []Neighbour
 				for j := range n {
 					if j != i {
-						want = append(want, KNNFound{knn.Pair(all, i, all, j), int32(j)})
+						want = append(want, Neighbour{knn.Pair(all, i, all, j), int32(j)})
 					}
 				}
-				slices.SortStableFunc(want, func(a, b KNNFound) int {
+				slices.SortStableFunc(want, func(a, b Neighbour) int {
 					switch {
 					case a.Score > b.Score:
 						return -1
@@ -340,7 +340,7 @@ func TestKNNSearch(t *testing.T) {
 	}
 }
 
-func TestKNNBadRows(t *testing.T) {
+func TestBadRows(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(-1))
 	for _, test := range []struct {
 		rows []float32
@@ -354,14 +354,14 @@ func TestKNNBadRows(t *testing.T) {
 		{[]float32{1, 1, 0, 3e18}, true, 1},
 		{[]float32{3e38, 3e38, 1e-42, 0}, false, -1},
 	} {
-		for _, level := range knnLevels() {
-			k := NewKNN(KNNOptions{Dim: 2, L2: test.l2, Level: level})
+		for _, level := range levels() {
+			k := New(Options{Dim: 2, L2: test.l2, Level: level})
 			r, err := k.Rows(3)
 			if err != nil {
 				t.Fatal(err)
 			}
 			_, err = r.Fill(0, test.rows)
-			var bad *KNNBadRow
+			var bad *BadRow
 			if errors.As(err, &bad) != (test.row >= 0) || bad != nil && bad.Row != test.row {
 				t.Errorf("%v, %v, L2 %v: %v, want row %d", level, test.rows, test.l2, err, test.row)
 			}
@@ -370,9 +370,9 @@ func TestKNNBadRows(t *testing.T) {
 	}
 }
 
-// TestKNNRefuses: arguments that do not fit together never reach the kernels.
-func TestKNNRefuses(t *testing.T) {
-	k := NewKNN(KNNOptions{Dim: 2, Ties: KNNPessimistic})
+// TestRefuses: arguments that do not fit together never reach the kernels.
+func TestRefuses(t *testing.T) {
+	k := New(Options{Dim: 2, Ties: Pessimistic})
 	r := filled(t, k, []float32{1, 2, 3, 4, 5, 6})
 	block, err := k.Block(2)
 	if err != nil {
@@ -395,10 +395,10 @@ func TestKNNRefuses(t *testing.T) {
 		"scores too few":    k.Scores(side, side, make([]float32, 8)),
 		"past the block":    worker.Count(side, block, 0, 3, nil, nil),
 		"not a whole tile":  worker.Count(side, block, 1, 2, nil, nil),
-		"short start":       worker.Count(side, block, 0, 2, []KNNWanted{{Start: whole[:3]}}, nil),
-		"short lists":       worker.Count(side, block, 0, 2, []KNNWanted{{Start: whole}}, nil),
-		"no labels":         worker.Count(side, block, 0, 2, []KNNWanted{{Start: whole, Score: []float32{0}, Item: []int32{0}, Count: []int32{0}}}, nil),
-		"too few queries":   worker.Search(side, block, NewKNNBest(1, 2, false), 0),
+		"short start":       worker.Count(side, block, 0, 2, []Wanted{{Start: whole[:3]}}, nil),
+		"short lists":       worker.Count(side, block, 0, 2, []Wanted{{Start: whole}}, nil),
+		"no labels":         worker.Count(side, block, 0, 2, []Wanted{{Start: whole, Score: []float32{0}, Item: []int32{0}, Count: []int32{0}}}, nil),
+		"too few queries":   worker.Search(side, block, NewBest(1, 2, false), 0),
 	} {
 		if err == nil {
 			t.Errorf("%s: no error", name)
@@ -406,24 +406,12 @@ func TestKNNRefuses(t *testing.T) {
 	}
 }
 
-func TestProductFloat32(t *testing.T) {
-	s := NewScope()
-	defer s.Close()
-	got, err := From(s, []float32{1, 2, 3, 4}, 2, 2).ProductFloat32(From(s, []float32{5, 6}, 1, 2)).Float32s()
-	if want := []float32{1*5 + 2*6, 3*5 + 4*6}; err != nil || !slices.Equal(got, want) {
-		t.Errorf("%v, %v, want %v", got, err, want)
-	}
-	if err := From(s, []float32{1, 2}, 1, 2).ProductFloat32(From(s, []float32{1, 2, 3}, 1, 3)).Err(); err == nil {
-		t.Error("rows of 2 and 3 numbers have a product")
-	}
-}
-
-func BenchmarkKNNTile(b *testing.B) {
+func BenchmarkTile(b *testing.B) {
 	const dim, n = 512, 4096
 	rows := hard(n, dim, "plain")
-	for _, level := range knnLevels()[1:] {
+	for _, level := range levels()[1:] {
 		for _, exact := range []bool{false, true} {
-			k := NewKNN(KNNOptions{Dim: dim, Level: level, Exact: exact})
+			k := New(Options{Dim: dim, Level: level, Exact: exact})
 			if !exact && !k.Screens() {
 				continue
 			}
@@ -451,18 +439,18 @@ func BenchmarkKNNTile(b *testing.B) {
 					b.Fatal(err)
 				}
 				defer worker.Close()
-				side := r.Side(0, KNNMovingRows, 0)
-				w := KNNWanted{Start: make([]int64, KNNMovingRows+1), Count: make([]int32, KNNMovingRows)}
-				for i := range KNNMovingRows {
+				side := r.Side(0, TileRows, 0)
+				w := Wanted{Start: make([]int64, TileRows+1), Count: make([]int32, TileRows)}
+				for i := range TileRows {
 					w.Start[i+1] = int64(i + 1)
 					w.Score, w.Item = append(w.Score, 0.1), append(w.Item, 0)
 				}
 				for b.Loop() {
-					if err := worker.Count(side, block, 0, n, []KNNWanted{w}, nil); err != nil {
+					if err := worker.Count(side, block, 0, n, []Wanted{w}, nil); err != nil {
 						b.Fatal(err)
 					}
 				}
-				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/(KNNMovingRows*n), "ns/pair")
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/(TileRows*n), "ns/pair")
 			})
 		}
 	}

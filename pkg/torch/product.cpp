@@ -1,4 +1,4 @@
-#include "knn_product.h"
+#include "product.h"
 
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
@@ -16,7 +16,7 @@ struct FullFloat32 {
 
 } // namespace
 
-extern "C" rt_one knn_product(rt_handle a, rt_handle b) {
+extern "C" rt_one rt_product_float32(rt_handle a, rt_handle b) {
   rt_one r = {0, nullptr};
   try {
     const FullFloat32 full;

@@ -1,4 +1,4 @@
-#include "knn_kernels.h"
+#include "kernels.h"
 
 #include <algorithm>
 #include <cmath>
