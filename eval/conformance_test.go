@@ -209,7 +209,7 @@ func TestEvaluateApart(t *testing.T) {
 	numbers, _ := labels.Numbers()
 	begin := time.Now()
 	found, err := Run(context.Background(), Input{Query: Stored(e.Path, e.Tensor), QueryLabels: numbers},
-		Options{Metrics: []string{"r@1", "r@10", "r@1000", "rp", "map@r", "map", "mrr"}})
+		Options{Metrics: metrics("r@1", "r@10", "r@1000", "rp", "map@r", "map", "mrr")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,7 @@ package eval
 
 import (
 	"context"
-	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -10,15 +10,25 @@ import (
 	"roadmap/pkg/torch"
 )
 
-// onTensors are ways to evaluate by the tensor operations of a GPU, on the CPU: in
-// small tiles and in one, with open pairs decided one by one and not, rows made anew.
-func onTensors() []Options {
-	return []Options{{tensors: 30_000, mostOpen: 1}, {tensors: 1 << 20}, {tensors: 100_000, mostOpen: 1, MemoryBytes: 60_000}}
+// tensors evaluates by the tensor operations of a GPU on the CPU, so many scores
+// a tile.
+func tensors(scores, mostOpen int64) counterFor {
+	return func(c *comparison, longest func() int) (counter, error) {
+		if !suitsDevice(c, longest) {
+			return &cpuCounter{c}, nil
+		}
+		return &deviceCounter{c: c, cpu: &cpuCounter{c}, device: torch.CPU, tileBytes: scores * bytesPerScore, mostOpen: mostOpen}, nil
+	}
 }
 
-// name tells ways apart in a test's output.
-func (o Options) name() string {
-	return fmt.Sprintf("tensors %d, open %d, %d bytes", o.tensors, o.mostOpen, o.MemoryBytes)
+// onTensors are ways to do so: in small tiles and in one, with open pairs
+// decided one by one and not, rows made anew.
+func onTensors() []way {
+	return []way{
+		{name: "small tiles, one by one", by: tensors(30_000, 1)},
+		{name: "one tile", by: tensors(1<<20, mostOpen)},
+		{name: "rows made anew", by: tensors(100_000, 1), o: Options{MemoryBytes: 60_000}},
+	}
 }
 
 // near draws rows that lie around centres in turn, so near that the scores within
@@ -49,26 +59,27 @@ func TestWithinTheBand(t *testing.T) {
 	}()
 	for _, distance := range []Distance{Cosine, L2} {
 		in := Input{Query: s.matrix(), QueryLabels: s.labels}
-		counted := run(t, in, Options{Distance: distance})
-		for _, o := range append(onTensors(), Options{tensors: 100_000, MemoryBytes: 200_000}) { // several blocks of queries at once
-			o.Distance = distance
+		counted := evaluate(t, in, Options{Distance: distance})
+		several := way{name: "several blocks of queries", by: tensors(100_000, mostOpen), o: Options{MemoryBytes: 200_000}}
+		for _, w := range append(onTensors(), several) {
+			w.o.Distance = distance
 			for _, k := range []int{3, 10} { // a tile's best, and those of several
-				want := neighbours(t, in.Query, k, Options{Distance: distance})
-				for i, found := range neighbours(t, in.Query, k, o) {
+				want := neighbours(t, in.Query, k, way{o: Options{Distance: distance}})
+				for i, found := range neighbours(t, in.Query, k, w) {
 					if !slices.Equal(found, want[i]) {
-						t.Fatalf("%s, %s: query %d finds %v, want %v", distance, o.name(), i, found, want[i])
+						t.Fatalf("%s, %s: query %d finds %v, want %v", distance, w.name, i, found, want[i])
 					}
 				}
 			}
-			equalRanks(t, o.name(), run(t, in, o).Levels[0].Rankings, counted.Levels[0].Rankings)
+			equalRanks(t, w.name, w.evaluate(t, in).Levels[0].Rankings, counted.Levels[0].Rankings)
 		}
 	}
 }
 
-func neighbours(t *testing.T, m Matrix, k int, o Options) [][]Neighbour {
+func neighbours(t *testing.T, m Matrix, k int, w way) [][]Neighbour {
 	t.Helper()
 	var all [][]Neighbour
-	err := Search(context.Background(), m, nil, k, o, func(_ int, found []Neighbour) error {
+	err := search(context.Background(), m, nil, k, w.o, w.counter(), func(_ int, found []Neighbour) error {
 		all = append(all, append([]Neighbour(nil), found...))
 		return nil
 	})
@@ -78,15 +89,15 @@ func neighbours(t *testing.T, m Matrix, k int, o Options) [][]Neighbour {
 	return all
 }
 
-// TestUsesDevice: tensor operations count where every list of wanted items is short
-// and scores are far from underflow.
-func TestUsesDevice(t *testing.T) {
+// TestSuitsDevice: tensor operations count where every list of wanted items is
+// short and scores are far from underflow.
+func TestSuitsDevice(t *testing.T) {
 	labels := make([]int64, 1000)
 	for i := range labels {
-		labels[i] = int64(max(i, denseWanted)) // the first is of a class of 257, the others are alone
+		labels[i] = int64(max(i, longestOnDevice)) // the first is of a class of 257, the others are alone
 	}
 	long := append([]int64(nil), labels...)
-	long[denseWanted+1] = labels[0] // 258: 257 wanted
+	long[longestOnDevice+1] = labels[0] // 258: 257 wanted
 	plain := clustered(rng.New(1), 1000, 8, 10, 1)
 	tiny := clustered(rng.New(1), 1000, 8, 10, 1)
 	for _, row := range tiny.rows {
@@ -100,20 +111,24 @@ func TestUsesDevice(t *testing.T) {
 		labels []int64
 		want   bool
 	}{
-		"short lists":       {plain, Options{tensors: 1000}, labels, true},
-		"no device":         {plain, Options{}, labels, false},
-		"one long list":     {plain, Options{tensors: 1000}, long, false},
-		"near underflow":    {tiny, Options{tensors: 1000, Distance: L2}, labels, false},
-		"tiny, but cosines": {tiny, Options{tensors: 1000}, labels, true},
+		"short lists":       {plain, Options{}, labels, true},
+		"one long list":     {plain, Options{}, long, false},
+		"near underflow":    {tiny, Options{Distance: L2}, labels, false},
+		"tiny, but cosines": {tiny, Options{}, labels, true},
 	} {
-		e, err := newEngine(context.Background(), test.set.matrix(), nil, test.o)
+		c, err := newComparison(context.Background(), test.set.matrix(), nil, test.o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := e.usesDevice([]relevance{newByLabel(labels, labels, true), newByLabel(test.labels, test.labels, true)}); got != test.want {
+		levels := []relevance{newByLabel(labels, labels, true), newByLabel(test.labels, test.labels, true)}
+		longest := func() int { return c.longest(levels) }
+		if got := suitsDevice(c, longest); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
-		e.close()
+		if counter, err := onDevice(torch.CPU)(c, longest); err != nil || reflect.TypeOf(counter) != reflect.TypeFor[*cpuCounter]() {
+			t.Errorf("%s: the CPU counts with %T, %v", name, counter, err)
+		}
+		c.close()
 	}
 }
 
@@ -133,14 +148,15 @@ func TestTileSize(t *testing.T) {
 		"rows made anew":      {1 << 40, 4000 * rowBytes, 9000, [2]int{2000, 2000}},
 		"a few in any memory": {1 << 40, 1, 9000, [2]int{readRows, readRows}},
 	} {
-		e, err := newEngine(context.Background(), s.matrix(), nil, Options{MemoryBytes: test.memory, Float32: true})
+		c, err := newComparison(context.Background(), s.matrix(), nil, Options{MemoryBytes: test.memory, Float32: true})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if queries, items := e.tileSize(test.bytes, test.queries); [2]int{queries, items} != test.want {
+		d := &deviceCounter{c: c, tileBytes: test.bytes}
+		if queries, items := d.tileSize(test.queries); [2]int{queries, items} != test.want {
 			t.Errorf("%s: %d x %d, want %v", name, queries, items, test.want)
 		}
-		e.close()
+		c.close()
 	}
 }
 
@@ -154,10 +170,10 @@ func BenchmarkCollapsed(b *testing.B) {
 		s.labels[i] = int64(i % 2000)
 	}
 	in := Input{Query: s.matrix(), QueryLabels: s.labels}
-	for name, o := range map[string]Options{"processor": {}, "tensors": {tensors: 1 << 23}} {
+	for name, by := range map[string]counterFor{"processor": onDevice(torch.CPU), "tensors": tensors(1<<23, mostOpen)} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				if _, err := Run(context.Background(), in, o); err != nil {
+				if _, err := run(context.Background(), in, Options{}, by); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -79,10 +79,29 @@ func scores(distance Distance, query, gallery set) [][]float64 {
 	return ranktest.Cosine(query.rows, gallery.rows)
 }
 
-// run evaluates and wants no error.
-func run(t *testing.T, in Input, o Options) *Result {
+// evaluate evaluates and wants no error.
+func evaluate(t *testing.T, in Input, o Options) *Result {
 	t.Helper()
-	result, err := Run(context.Background(), in, o)
+	return way{o: o}.evaluate(t, in)
+}
+
+// way is options, and the counter where it is not that of the device.
+type way struct {
+	name string
+	o    Options
+	by   counterFor
+}
+
+func (w way) counter() counterFor {
+	if w.by == nil {
+		return onDevice(w.o.Device)
+	}
+	return w.by
+}
+
+func (w way) evaluate(t *testing.T, in Input) *Result {
+	t.Helper()
+	result, err := run(context.Background(), in, w.o, w.counter())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +121,9 @@ func equalRanks(t *testing.T, what string, got, want []rank.Query) {
 	}
 }
 
-var allMetrics = []string{"r@1", "r@10", "map@r", "rp", "map", "mrr", "p@5"}
+var allMetrics = metrics("r@1", "r@10", "map@r", "rp", "map", "mrr", "p@5")
+
+func metrics(names ...string) []rank.Metric { return must(rank.ParseMetrics(names...)) }
 
 // TestGridAgainstOracle: on scores that float32 holds exactly, full of ties,
 // ranks and metrics are the float64 oracle's, to the last bit, at every level and
@@ -131,18 +152,18 @@ func TestGridAgainstOracle(t *testing.T) {
 					want := ranktest.Queries(all, ranktest.Relevant(query.labels, gallery.labels), test.gallery == 0, ties)
 					wantOther := ranktest.Queries(all, ranktest.Relevant(shifted(query.labels), shifted(gallery.labels)), test.gallery == 0, ties)
 					k := fmt.Sprintf("r@%d", want[0].Candidates)
-					values, err := rank.Evaluate(context.Background(), want, must(rank.ParseMetrics("mrr,map@r,map,"+k)), rank.Options{Lone: rank.Zero})
+					values, err := rank.Evaluate(context.Background(), want, metrics("mrr", "map@r", "map", k), rank.Options{Lone: rank.Zero})
 					if err != nil {
 						t.Fatal(err)
 					}
-					for _, o := range append(onTensors(), Options{}) {
-						o.Metrics, o.Ties, o.Distance, o.Lone = []string{"mrr", "map@r", "map", k}, ties, distance, rank.Zero
-						got := run(t, in, o)
-						equalRanks(t, o.name(), got.Levels[0].Rankings, want)
-						equalRanks(t, o.name()+", the other level", got.Levels[1].Rankings, wantOther)
+					for _, w := range append(onTensors(), way{name: "plain"}) {
+						w.o.Metrics, w.o.Ties, w.o.Distance, w.o.Lone = metrics("mrr", "map@r", "map", k), ties, distance, rank.Zero
+						got := w.evaluate(t, in)
+						equalRanks(t, w.name, got.Levels[0].Rankings, want)
+						equalRanks(t, w.name+", the other level", got.Levels[1].Rankings, wantOther)
 						for _, v := range values.Values {
 							if got.Metrics[v.Metric.String()] != v.Mean {
-								t.Errorf("%s: %v: %v, want %v", o.name(), v.Metric, got.Metrics[v.Metric.String()], v.Mean)
+								t.Errorf("%s: %v: %v, want %v", w.name, v.Metric, got.Metrics[v.Metric.String()], v.Mean)
 							}
 						}
 					}
@@ -178,7 +199,7 @@ func TestNothingChangesTheResult(t *testing.T) {
 				s := clustered(r, 700, 72, classes, spread)
 				in := Input{Query: s.matrix(), QueryLabels: s.labels}
 				base := Options{Metrics: allMetrics, Distance: distance, Threads: 1}
-				want := run(t, in, base)
+				want := evaluate(t, in, base)
 				if want.Pairs.Exact > 0 && knn.Processor() >= knn.AMX && classes == 300 && spread < 1 {
 					t.Errorf("%s, %d classes: %+v: a tile that screening serves was computed in float32", distance, classes, want.Pairs)
 				}
@@ -186,23 +207,23 @@ func TestNothingChangesTheResult(t *testing.T) {
 				for i, l := range s.labels {
 					coarse[i] = l % 2
 				}
-				changes := map[string]func(o *Options, in *Input){
-					"float32":                  func(o *Options, _ *Input) { o.Float32 = true },
-					"three threads":            func(o *Options, _ *Input) { o.Threads = 3 },
-					"tensor operations":        func(o *Options, _ *Input) { o.tensors = 100_000 },
-					"tensors, rows made anew":  func(o *Options, _ *Input) { o.tensors = 1 << 20; o.MemoryBytes = 700 * 72 * 4 },
-					"rows made anew":           func(o *Options, _ *Input) { o.MemoryBytes = 700 * 72 * 4 },
-					"divided":                  func(o *Options, _ *Input) { o.MemoryBytes = int64(700/classes) * 700 * 16 / 7; o.Threads = 2 },
-					"query set is the gallery": func(_ *Options, in *Input) { in.Levels = []Level{{"half", coarse, nil}} },
+				changes := map[string]func(w *way, in *Input){
+					"float32":                  func(w *way, _ *Input) { w.o.Float32 = true },
+					"three threads":            func(w *way, _ *Input) { w.o.Threads = 3 },
+					"tensor operations":        func(w *way, _ *Input) { w.by = tensors(100_000, mostOpen) },
+					"tensors, rows made anew":  func(w *way, _ *Input) { w.by = tensors(1<<20, mostOpen); w.o.MemoryBytes = 700 * 72 * 4 },
+					"rows made anew":           func(w *way, _ *Input) { w.o.MemoryBytes = 700 * 72 * 4 },
+					"divided":                  func(w *way, _ *Input) { w.o.MemoryBytes = int64(700/classes) * 700 * 16 / 7; w.o.Threads = 2 },
+					"query set is the gallery": func(_ *way, in *Input) { in.Levels = []Level{{"half", coarse, nil}} },
 				}
 				gpus, _ := torch.CUDADevices()
 				for _, gpu := range gpus[:min(1, len(gpus))] {
-					changes["GPU"] = func(o *Options, _ *Input) { o.Device = gpu }
+					changes["GPU"] = func(w *way, _ *Input) { w.o.Device = gpu }
 				}
 				for name, change := range changes {
-					o, changed := base, in
-					change(&o, &changed)
-					got := run(t, changed, o)
+					w, changed := way{o: base}, in
+					change(&w, &changed)
+					got := w.evaluate(t, changed)
 					equalRanks(t, fmt.Sprintf("%s, spread %v, %d classes, %s", distance, spread, classes, name), got.Levels[0].Rankings, want.Levels[0].Rankings)
 					for k, v := range want.Metrics {
 						if got.Metrics[k] != v {
@@ -210,7 +231,7 @@ func TestNothingChangesTheResult(t *testing.T) {
 						}
 					}
 					if len(changed.Levels) > 0 {
-						half := run(t, Input{Query: in.Query, QueryLabels: coarse}, o)
+						half := w.evaluate(t, Input{Query: in.Query, QueryLabels: coarse})
 						equalRanks(t, "further level", got.Levels[1].Rankings, half.Levels[0].Rankings)
 					}
 				}

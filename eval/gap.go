@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"roadmap/eval/knn"
 	"roadmap/eval/rank"
 	"roadmap/pkg/fault"
 	"roadmap/pkg/rng"
@@ -17,15 +16,19 @@ type GapOptions struct{ Alpha, Beta float64 }
 // Gap is the decomposability gap of average precision over batches and its two
 // bounds, as means over the queries that have positives.
 type Gap struct {
-	AP, InBatch float64 // mean AP over the whole set, and within batches
+	// AP is the mean AP over the whole set, InBatch the one within batches: of each
+	// query over the batches that hold a positive of it, as the AP of a ranking
+	// without one is not defined.
+	AP, InBatch float64
 	DG          float64 // eq. 6: InBatch - AP
 	// Bound8 and Bound9 are eq. 8 and 9 with the batches in the order given.
 	// They assume that the AP within every batch is 1.
 	Bound8, Bound9 float64
-	// Worst8 and Worst9 let as many negatives precede each positive as in any
-	// order of the batches. With equal batches Worst8 is eq. 8 in its worst
-	// order; otherwise, and for Worst9, it may lie above that, never below. These
-	// bound DG whenever InBatch is 1, whatever the order.
+	// Worst8 and Worst9 are bounds of eq. 8 and 9 in every order of the batches:
+	// as many negatives precede each positive as can in any of them. With equal
+	// batches Worst8 is eq. 8 in its worst order; otherwise, and for Worst9, it may
+	// lie above that, never below. They bound DG whenever InBatch is 1, whatever
+	// the order.
 	Worst8, Worst9 float64
 	Queries, Lone  int
 	Batches        int
@@ -73,7 +76,7 @@ func gapBatches(in Input, list [][]int, g GapOptions, o Options) (*batches, erro
 		return nil, err
 	}
 	o.Float32 = true
-	if need := int64(len(b.rows)) * knn.New(o.scoring(in.Query.Dim())).BytesPerRow(); need > o.memory() {
+	if need := int64(len(b.rows)) * o.scorer(in.Query.Dim()).BytesPerRow(); need > o.memory() {
 		return nil, fault.Inputf("gap: %s: %d rows are kept, which take %d MiB; give that much memory, or fewer batches", in.Query.Name(), len(b.rows), need>>20+1)
 	}
 	return b, nil
@@ -91,13 +94,15 @@ func DecomposabilityGap(ctx context.Context, in Input, batches [][]int, g GapOpt
 		return nil, err
 	}
 	union := Select(in.Query, b.rows)
-	o.Metrics = []string{"map"}
+	if o.Metrics, err = rank.ParseMetrics("map"); err != nil {
+		return nil, err
+	}
 	whole, err := Run(ctx, Input{Query: union, QueryLabels: b.labels}, o)
 	if err != nil {
 		return nil, err
 	}
 	gap := &Gap{Queries: len(b.rows), Lone: whole.Lone, Batches: len(batches), PerQuery: make([]QueryGap, len(b.rows))}
-	if err := b.measure(ctx, union, whole.Levels[0].Rankings, g, o, gap.PerQuery); err != nil {
+	if err := b.measure(ctx, union, o.Metrics[0], whole.Levels[0].Rankings, g, o, gap.PerQuery); err != nil {
 		return nil, err
 	}
 	gap.average()
@@ -161,31 +166,26 @@ type part struct{ positives, negatives, good, bad int }
 // measure fills in every query's gap. All scores are computed exactly, since
 // each is compared with alpha or beta. Rows are addressed by batch, so all are
 // kept: gapBatches has seen to it that they can be.
-func (b *batches) measure(ctx context.Context, union Matrix, whole []rank.Query, g GapOptions, o Options, out []QueryGap) error {
+func (b *batches) measure(ctx context.Context, union Matrix, ap rank.Metric, whole []rank.Query, g GapOptions, o Options, out []QueryGap) error {
 	o.Float32 = true
-	e, err := newEngine(ctx, union, nil, o)
+	c, err := newComparison(ctx, union, nil, o)
 	if err != nil {
 		return err
 	}
-	defer e.close()
+	defer c.close()
 	widest := 0
 	for i := range len(b.start) - 1 {
 		widest = max(widest, b.start[i+1]-b.start[i])
 	}
-	ap, err := rank.ParseMetrics("map")
-	if err != nil {
-		return err
-	}
 	n := len(b.rows)
-	e.progress.total = int64(n) * int64(n)
-	return e.pool.run((n+fewRows-1)/fewRows, func(s *scratch, task int) error {
-		from, to := task*fewRows, min((task+1)*fewRows, n)
+	c.progress.total = int64(n) * int64(n)
+	return c.pool.runChunks(n, fewRows, func(_ *worker, from, to int) error {
 		scores := make([]float32, (to-from)*widest)
 		parts := make([][]part, to-from)
 		sums, holding := make([]float64, to-from), make([]int, to-from)
 		for i := range len(b.start) - 1 {
 			low, high := b.start[i], b.start[i+1]
-			if err := e.scorer.Scores(e.queries.kept.Side(from, to, 0), e.queries.kept.Side(low, high, 0), scores); err != nil {
+			if err := c.scorer.Scores(c.queries.kept.Side(from, to, 0), c.queries.kept.Side(low, high, 0), scores); err != nil {
 				return err
 			}
 			for q := range to - from {
@@ -200,12 +200,12 @@ func (b *batches) measure(ctx context.Context, union Matrix, whole []rank.Query,
 		for q := range to - from {
 			gap := QueryGap{Row: b.rows[from+q], Lone: holding[q] == 0}
 			if !gap.Lone {
-				gap.AP, gap.InBatch = ap[0].Of(whole[from+q]), sums[q]/float64(holding[q])
+				gap.AP, gap.InBatch = ap.Of(whole[from+q]), sums[q]/float64(holding[q])
 				gap.bound(parts[q])
 			}
 			out[from+q] = gap
 		}
-		e.progress.add((to - from) * n)
+		c.progress.add((to - from) * n)
 		return nil
 	})
 }
@@ -247,57 +247,85 @@ func (b *batches) inBatch(scores []float32, query, low int, g GapOptions) (part,
 	return p, precision
 }
 
-// bound computes eq. 8 and 9 from what the query meets in each batch.
+// bound computes eq. 8 and 9 from what the query meets in each batch b: P_b
+// positives, G_b of them good, and N_b negatives, E_b of them bad. With P, G, N
+// and E for the sums of the batches before b,
 //
-// Positive m of eq. 8 has m-1 positives and the negatives of all earlier
-// batches before it. In eq. 9 the good positives come first, each after the bad
-// negatives of earlier batches only; the others after those, each with all
-// negatives of earlier batches before it.
+//	eq. 8: 1 − 1/ΣP_b Σ_b Σ_{j=1}^{P_b} (j + P) / (j + P + N)
+//	eq. 9: 1 − 1/ΣP_b Σ_b ( Σ_{j=1}^{G_b}     (j + G) / (j + G + E)
+//	                      + Σ_{j=1}^{P_b−G_b} (j + G_b + P) / (j + G_b + P + N) )
+//
+// that is, in eq. 9 a good positive comes after the good ones and the bad
+// negatives of earlier batches only, and any other after its own batch's good
+// ones and all positives and all negatives of earlier batches.
 func (q *QueryGap) bound(parts []part) {
-	var all, good, rest inOrder
-	negatives, bad := 0, 0
+	var sum8, sum9 float64
+	var before part
 	for _, p := range parts {
-		all.add(p.positives, negatives)
-		good.add(p.good, bad)
-		rest.add(p.positives-p.good, negatives)
-		negatives += p.negatives
-		bad += p.bad
+		sum8 = addPrecisions(sum8, p.positives, before.positives, before.negatives)
+		sum9 = addPrecisions(sum9, p.good, before.good, before.bad)
+		sum9 = addPrecisions(sum9, p.positives-p.good, before.positives+p.good, before.negatives)
+		before.positives += p.positives
+		before.negatives += p.negatives
+		before.good += p.good
+		before.bad += p.bad
 	}
-	total := float64(len(all))
-	q.Bound8 = 1 - all.sum(0)/total
-	q.Bound9 = 1 - (good.sum(0)+rest.sum(len(good)))/total
-
-	worst := func(weight, value func(p part) int) inOrder { return mostBefore(parts, weight, value) }
-	count := func(p part) int { return p.negatives }
-	q.Worst8 = 1 - worst(func(p part) int { return p.positives }, count).sum(0)/total
-	good = worst(func(p part) int { return p.good }, func(p part) int { return p.bad })
-	rest = worst(func(p part) int { return p.positives - p.good }, count)
-	q.Worst9 = 1 - (good.sum(0)+rest.sum(len(good)))/total
+	total := float64(before.positives)
+	q.Bound8, q.Bound9 = 1-sum8/total, 1-sum9/total
+	sum8, sum9 = leastPrecisions(parts)
+	q.Worst8, q.Worst9 = 1-sum8/total, 1-sum9/total
 }
 
-// inOrder is the number of negatives before each of some positives.
-type inOrder []int
-
-func (o *inOrder) add(positives, negatives int) {
-	for range positives {
-		*o = append(*o, negatives)
-	}
-}
-
-// sum is Σ_m (m + before) / (m + before + negatives), m from 1.
-func (o inOrder) sum(before int) float64 {
-	sum := 0.0
-	for i, negatives := range o {
-		rank := float64(i + 1 + before)
+// addPrecisions adds the precision at each of so many positives, which come
+// after some positives and negatives: Σ_j (j + positives) / (j + positives + negatives).
+func addPrecisions(sum float64, count, positives, negatives int) float64 {
+	for j := range count {
+		rank := float64(j + 1 + positives)
 		sum += rank / (rank + float64(negatives))
 	}
 	return sum
 }
 
+// leastPrecisions is sums that those of eq. 8 and 9 do not fall below in any
+// order of the batches.
+//
+// The m-th positive has m-1 positives before it, so no more than the negatives
+// that batches of m-1 positives together can hold, and likewise the m-th good
+// one. Of the others each has a place of its own among all positives; it comes
+// after the good ones of its batch, so earlier batches have fewer positives by at
+// least the smallest number of them. The smallest precisions of all places are a
+// bound, as each place is taken once.
+func leastPrecisions(parts []part) (eq8, eq9 float64) {
+	positives, negatives := func(p part) int { return p.positives }, func(p part) int { return p.negatives }
+	good, bad := func(p part) int { return p.good }, func(p part) int { return p.bad }
+	most := mostBefore(parts, positives, negatives)
+	for m, negatives := range most {
+		eq8 = addPrecisions(eq8, 1, m, negatives)
+	}
+	goods, fewest := mostBefore(parts, good, bad), len(most)
+	for m, negatives := range goods {
+		eq9 = addPrecisions(eq9, 1, m, negatives)
+	}
+	for _, p := range parts {
+		if p.positives > p.good {
+			fewest = min(fewest, p.good)
+		}
+	}
+	var others []float64
+	for m := fewest; m < len(most); m++ {
+		others = append(others, addPrecisions(0, 1, m, most[m-fewest]))
+	}
+	slices.Sort(others)
+	for _, precision := range others[:len(most)-len(goods)] {
+		eq9 += precision
+	}
+	return eq8, eq9
+}
+
 // mostBefore gives, for the m-th positive of each number m, the most negatives
 // that batches before its own can hold in any order: batches with at most m-1
 // positives together (a knapsack; those without any come for nothing).
-func mostBefore(parts []part, weight, value func(part) int) inOrder {
+func mostBefore(parts []part, weight, value func(part) int) []int {
 	type kind struct{ weight, value int }
 	total, free, alike := 0, 0, map[kind]int{}
 	for _, p := range parts {
@@ -308,7 +336,7 @@ func mostBefore(parts []part, weight, value func(part) int) inOrder {
 			alike[kind{weight(p), value(p)}]++
 		}
 	}
-	most := make(inOrder, total) // most[m]: by batches with at most m positives
+	most := make([]int, total) // most[m]: by batches with at most m positives
 	for k, n := range alike {
 		for some := 1; n > 0; some *= 2 { // n of a kind are 1, 2, 4, … and the rest of them
 			some = min(some, n)

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,11 +44,7 @@ func TestReference(t *testing.T) {
 		if c.Queries != nil {
 			in = Input{Query: set{rows: c.Queries}.matrix(), QueryLabels: c.QueryLabels, Gallery: in.Query, GalleryLabels: c.Labels}
 		}
-		var metrics []string
-		for metric := range c.Metrics {
-			metrics = append(metrics, metric)
-		}
-		got := run(t, in, Options{Metrics: metrics, Distance: L2})
+		got := evaluate(t, in, Options{Metrics: metrics(slices.Collect(maps.Keys(c.Metrics))...), Distance: L2})
 		for metric, want := range c.Metrics {
 			tolerance := 1e-12
 			if metric == "mrr" { // the peer's is a float32
@@ -62,7 +60,7 @@ func TestReference(t *testing.T) {
 // TestByHand: three rows on a line, one alone.
 func TestByHand(t *testing.T) {
 	in := Input{Query: Float32s([]float32{0, 1, 3, 7}, 1), QueryLabels: []int64{1, 2, 1, 3}}
-	got := run(t, in, Options{Metrics: []string{"r@1", "r@2", "r@3", "map"}, Distance: L2})
+	got := evaluate(t, in, Options{Metrics: metrics("r@1", "r@2", "r@3", "map"), Distance: L2})
 	// Row 0 ranks 1, 3, 7: its positive 3 stands second. Row 2 (at 3) ranks 1, 0, 7 by
 	// distances 2, 3, 4: its positive 0 stands second. Rows 1 and 3 are lone.
 	want := map[string]float64{"r@1": 0, "r@2": 1, "r@3": 1, "map": (1./2 + 1./2) / 2}
@@ -74,7 +72,7 @@ func TestByHand(t *testing.T) {
 	if got.Lone != 2 || got.Queries != 4 || got.Gallery != 4 || got.Dim != 1 {
 		t.Errorf("%+v", got)
 	}
-	zero := run(t, in, Options{Metrics: []string{"map"}, Distance: L2, Lone: rank.Zero})
+	zero := evaluate(t, in, Options{Metrics: metrics("map"), Distance: L2, Lone: rank.Zero})
 	if zero.Metrics["map"] != (1./2+1./2)/4 {
 		t.Errorf("lone queries as zero: %v", zero.Metrics)
 	}
@@ -93,7 +91,7 @@ func TestInvariances(t *testing.T) {
 	in := Input{Query: s.matrix(), QueryLabels: s.labels}
 	for _, distance := range []Distance{Cosine, L2} {
 		o := Options{Metrics: allMetrics, Distance: distance}
-		want := run(t, in, o)
+		want := evaluate(t, in, o)
 		changed := set{}
 		for _, i := range r.Perm(len(s.rows)) {
 			factor := 4.0 // of all distances alike
@@ -106,7 +104,7 @@ func TestInvariances(t *testing.T) {
 			}
 			changed.rows, changed.labels = append(changed.rows, row), append(changed.labels, s.labels[i]*7-3)
 		}
-		got := run(t, Input{Query: changed.matrix(), QueryLabels: changed.labels}, o)
+		got := evaluate(t, Input{Query: changed.matrix(), QueryLabels: changed.labels}, o)
 		for k, v := range want.Metrics {
 			if math.Abs(got.Metrics[k]-v) > 1e-5 { // a few scores are equal in float32, and go by index
 				t.Errorf("%s: %s is %v after reordering, was %v", distance, k, got.Metrics[k], v)
@@ -116,7 +114,7 @@ func TestInvariances(t *testing.T) {
 		for i := range own {
 			own[i] = int64(i)
 		}
-		copies := run(t, Input{Query: in.Query, QueryLabels: own, Gallery: in.Query, GalleryLabels: own}, Options{Metrics: []string{"r@1", "map"}, Distance: distance})
+		copies := evaluate(t, Input{Query: in.Query, QueryLabels: own, Gallery: in.Query, GalleryLabels: own}, Options{Metrics: metrics("r@1", "map"), Distance: distance})
 		if copies.Metrics["r@1"] != 1 || copies.Metrics["map"] != 1 {
 			t.Errorf("%s: copies are not found first: %v", distance, copies.Metrics)
 		}
@@ -133,12 +131,12 @@ func TestStoredTypes(t *testing.T) {
 			doubles, floats = append(doubles, v), append(floats, float32(v))
 		}
 	}
-	want := run(t, Input{Query: s.matrix(), QueryLabels: s.labels}, Options{Distance: L2})
+	want := evaluate(t, Input{Query: s.matrix(), QueryLabels: s.labels}, Options{Distance: L2})
 	for name, tensor := range map[string]tensorio.Tensor{
 		"float64": tensorio.Of(doubles, 60, 16),
 		"float32": tensorio.Of(floats, 60, 16),
 	} {
-		got := run(t, Input{Query: Stored(name, tensor), QueryLabels: s.labels}, Options{Distance: L2})
+		got := evaluate(t, Input{Query: Stored(name, tensor), QueryLabels: s.labels}, Options{Distance: L2})
 		equalRanks(t, name, got.Levels[0].Rankings, want.Levels[0].Rankings)
 	}
 }
@@ -170,9 +168,7 @@ func TestBadInput(t *testing.T) {
 		"no width":        {func(in *Input, _ *Options) { in.Query = Float32s(nil, 0) }, "there are none"},
 		"one row":         {func(in *Input, _ *Options) { in.Query, in.QueryLabels = Float32s([]float32{1, 2}, 2), []int64{1} }, "nothing to be compared"},
 		"empty gallery":   {func(in *Input, _ *Options) { in.Gallery = Float32s(nil, 2) }, "gallery embeddings: there are none"},
-		"k = 0":           {func(_ *Input, o *Options) { o.Metrics = []string{"r@0"} }, "r@0"},
-		"k too large":     {func(_ *Input, o *Options) { o.Metrics = []string{"r@4"} }, "3 candidates"},
-		"metric":          {func(_ *Input, o *Options) { o.Metrics = []string{"recall@1"} }, "recall@1"},
+		"k too large":     {func(_ *Input, o *Options) { o.Metrics = metrics("r@4") }, "3 candidates"},
 		"lone":            {func(_ *Input, o *Options) { o.Lone = "one" }, "give skip or zero"},
 		"ties":            {func(_ *Input, o *Options) { o.Ties = "random" }, "ties"},
 		"distance":        {func(_ *Input, o *Options) { o.Distance = "l1" }, "l1"},
@@ -189,7 +185,7 @@ func TestBadInput(t *testing.T) {
 			}
 		})
 	}
-	if result := run(t, good(), Options{Metrics: []string{"r@3"}}); result.Metrics["r@3"] != 1 {
+	if result := evaluate(t, good(), Options{Metrics: metrics("r@3")}); result.Metrics["r@3"] != 1 {
 		t.Errorf("K = all candidates: %v", result.Metrics)
 	}
 }
@@ -204,7 +200,7 @@ func TestBadRowIsTheFiles(t *testing.T) {
 	for _, o := range []Options{{}, {MemoryBytes: 1}, {Threads: 1}} {
 		_, err := Run(context.Background(), in, o)
 		faulttest.Refused(t, err, "row 613 has a NaN")
-		_, _, err = VehicleID(context.Background(), in, 2, o)
+		_, err = (&VehicleID{Repeats: 2}).Run(context.Background(), in, o)
 		faulttest.Refused(t, err, "row 613 has a NaN")
 		_, err = BatchCurve(context.Background(), in, []int{n - 1}, 2, o) // both leave out another row
 		faulttest.Refused(t, err, "row 613 has a NaN")
@@ -220,18 +216,19 @@ func TestInterrupted(t *testing.T) {
 	s := clustered(rng.New(1), 3000, 64, 40, 2)
 	in := Input{Query: s.matrix(), QueryLabels: s.labels}
 	live := torch.Live()
-	for _, o := range []Options{{Threads: 2}, {Threads: 2, tensors: 100_000}} {
+	for _, w := range []way{{name: "CPU"}, {name: "tensors", by: tensors(100_000, mostOpen)}} {
 		ctx, cancel := context.WithCancel(context.Background())
 		calls := 0
-		o.Progress = func(done, total int64) {
+		w.o.Threads = 2
+		w.o.Progress = func(done, total int64) {
 			if calls++; done > total {
 				t.Errorf("%d of %d pairs", done, total)
 			}
 			cancel()
 		}
-		_, err := Run(ctx, in, o)
+		_, err := run(ctx, in, w.o, w.counter())
 		if !errors.Is(err, context.Canceled) || calls > 4 {
-			t.Errorf("%s: error %v after %d tiles", o.name(), err, calls)
+			t.Errorf("%s: error %v after %d tiles", w.name, err, calls)
 		}
 	}
 	if now := torch.Live(); now != live {
@@ -242,12 +239,12 @@ func TestInterrupted(t *testing.T) {
 // TestProgress: it ends at its total.
 func TestProgress(t *testing.T) {
 	s := clustered(rng.New(1), 700, 8, 40, 2)
-	for _, o := range []Options{{}, {MemoryBytes: 30000}, {tensors: 100_000}} {
+	for _, w := range []way{{name: "plain"}, {name: "little memory", o: Options{MemoryBytes: 30000}}, {name: "tensors", by: tensors(100_000, mostOpen)}} {
 		var last [2]int64
-		o.Progress = func(done, total int64) { last = [2]int64{done, total} }
-		run(t, Input{Query: s.matrix(), QueryLabels: s.labels}, o)
+		w.o.Progress = func(done, total int64) { last = [2]int64{done, total} }
+		w.evaluate(t, Input{Query: s.matrix(), QueryLabels: s.labels})
 		if last[0] != last[1] || last[0] == 0 {
-			t.Errorf("%+v: ends at %d of %d pairs", o, last[0], last[1])
+			t.Errorf("%s: ends at %d of %d pairs", w.name, last[0], last[1])
 		}
 	}
 }
@@ -255,10 +252,10 @@ func TestProgress(t *testing.T) {
 // TestSearchAgainstOracle: neighbours are those of the sorted float64 scores,
 // whose ties are exact, for every k and however the work is divided.
 func TestSearchAgainstOracle(t *testing.T) {
-	ways := []Options{{}, {MemoryBytes: 60000}, {tensors: 30_000}, {tensors: 1 << 20, MemoryBytes: 60000}}
+	ways := []way{{}, {o: Options{MemoryBytes: 60000}}, {by: tensors(30_000, mostOpen)}, {by: tensors(1<<20, mostOpen), o: Options{MemoryBytes: 60000}}}
 	gpus, _ := torch.CUDADevices()
 	for _, gpu := range gpus[:min(1, len(gpus))] {
-		ways = append(ways, Options{Device: gpu})
+		ways = append(ways, way{o: Options{Device: gpu}})
 	}
 	for _, distance := range []Distance{Cosine, L2} {
 		query, gallery := grid(rng.New(4), 310, 20, 3, distance), grid(rng.New(5), 420, 20, 3, distance)
@@ -269,14 +266,14 @@ func TestSearchAgainstOracle(t *testing.T) {
 			}
 			all := scores(distance, query, other)
 			for _, k := range []int{1, 7, 100, len(other.rows) - 1} {
-				for _, o := range ways {
-					o.Distance, o.Threads = distance, 3
+				for _, w := range ways {
+					w.o.Distance, w.o.Threads = distance, 3
 					next := 0
 					var in Matrix
 					if !same {
 						in = gallery.matrix()
 					}
-					err := Search(context.Background(), query.matrix(), in, k, o, func(i int, found []Neighbour) error {
+					err := search(context.Background(), query.matrix(), in, k, w.o, w.counter(), func(i int, found []Neighbour) error {
 						own := ranktest.None
 						if same {
 							own = i

@@ -32,14 +32,14 @@ func TestRevisited(t *testing.T) {
 		}
 		truth.Judgements = append(truth.Judgements, j)
 	}
-	got, err := Revisited(context.Background(), query.matrix(), items.matrix(), truth, Options{})
+	protocol, in := &Revisited{Truth: truth}, Input{Query: query.matrix(), Gallery: items.matrix()}
+	got, err := protocol.Run(context.Background(), in, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range onTensors() {
-		o.tensors /= 30 // 9 x 120 scores
-		if same, err := Revisited(context.Background(), query.matrix(), items.matrix(), truth, o); err != nil || !reflect.DeepEqual(same, got) {
-			t.Errorf("%s: %+v, %v, want %+v", o.name(), same, err, got)
+	for name, by := range map[string]counterFor{"small tiles": tensors(1000, 1), "one tile": tensors(1<<15, mostOpen), "tiles": tensors(3000, 1)} { // of 9 x 120 scores
+		if same, err := protocol.run(context.Background(), in, Options{}, by); err != nil || !reflect.DeepEqual(same, got) {
+			t.Errorf("%s: %+v, %v, want %+v", name, same, err, got)
 		}
 	}
 	all := ranktest.Cosine(query.rows, items.rows)
@@ -86,27 +86,31 @@ func TestRevisited(t *testing.T) {
 			}
 			at5 += within / float64(k)
 		}
-		if want := mean / counted; math.Abs(got.Metrics["map/"+string(d)]-want) > 1e-12 {
-			t.Errorf("map/%s is %v, want %v", d, got.Metrics["map/"+string(d)], want)
+		if want := mean / counted; math.Abs(figure(t, got, "map/"+string(d))-want) > 1e-12 {
+			t.Errorf("map/%s is %v, want %v", d, figure(t, got, "map/"+string(d)), want)
 		}
-		if want := at5 / counted; math.Abs(got.Metrics["mp@5/"+string(d)]-want) > 1e-12 {
-			t.Errorf("mp@5/%s is %v, want %v", d, got.Metrics["mp@5/"+string(d)], want)
+		if want := at5 / counted; math.Abs(figure(t, got, "mp@5/"+string(d))-want) > 1e-12 {
+			t.Errorf("mp@5/%s is %v, want %v", d, figure(t, got, "mp@5/"+string(d)), want)
 		}
 	}
-	if got.Lone["easy"] != 1 || got.Lone["hard"] != 0 || len(got.Metrics) != 12 {
+	if !slices.Equal(got.Lone, []LoneCount{{"easy", 1}, {"medium", 0}, {"hard", 0}}) || len(got.Figures) != 12 {
 		t.Errorf("%+v", got)
 	}
 	for name, call := range map[string]func() error{
 		"no gallery": func() error {
-			_, err := Revisited(context.Background(), query.matrix(), nil, truth, Options{})
+			_, err := protocol.Run(context.Background(), Input{Query: query.matrix()}, Options{})
 			return err
 		},
 		"queries": func() error {
-			_, err := Revisited(context.Background(), items.matrix(), items.matrix(), truth, Options{})
+			_, err := protocol.Run(context.Background(), Input{Query: items.matrix(), Gallery: items.matrix()}, Options{})
 			return err
 		},
 		"gallery": func() error {
-			_, err := Revisited(context.Background(), query.matrix(), query.matrix(), truth, Options{})
+			_, err := protocol.Run(context.Background(), Input{Query: query.matrix(), Gallery: query.matrix()}, Options{})
+			return err
+		},
+		"no ground truth": func() error {
+			_, err := (&Revisited{}).Run(context.Background(), in, Options{})
 			return err
 		},
 	} {
@@ -114,6 +118,18 @@ func TestRevisited(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// figure is one of a protocol's.
+func figure(t *testing.T, r *ProtocolResult, name string) float64 {
+	t.Helper()
+	for _, f := range r.Figures {
+		if f.Name == name {
+			return f.Value
+		}
+	}
+	t.Fatalf("no %s in %+v", name, r)
+	return 0
 }
 
 // TestOfficialLists evaluates embeddings that the published ground truth makes
@@ -144,20 +160,20 @@ func TestOfficialLists(t *testing.T) {
 		}
 		row[n] = float32(math.Sqrt(rest))
 	}
-	got, err := Revisited(context.Background(), Float32s(queries, n+1), Float32s(gallery, n+1), truth, Options{Distance: L2, Threads: 2})
+	protocol, in := &Revisited{GroundTruth: path}, Input{Query: Float32s(queries, n+1), Gallery: Float32s(gallery, n+1)}
+	got, err := protocol.Run(context.Background(), in, Options{Distance: L2, Threads: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Distance: L2, tensors: 70 * 1000, mostOpen: 1}
-	if same, err := Revisited(context.Background(), Float32s(queries, n+1), Float32s(gallery, n+1), truth, o); err != nil || !reflect.DeepEqual(same, got) {
+	if same, err := protocol.run(context.Background(), in, Options{Distance: L2}, tensors(70*1000, 1)); err != nil || !reflect.DeepEqual(same, got) {
 		t.Errorf("by tensor operations: %+v, %v, want %+v", same, err, got)
 	}
-	if got.Lone["easy"] != 2 || got.Queries != 70 || got.Gallery != 4993 {
+	if got.Lone[0] != (LoneCount{"easy", 2}) || got.Queries != 70 || got.Gallery != 4993 {
 		t.Errorf("%+v; the Easy setup skips two queries of Oxford", got)
 	}
-	for name, v := range got.Metrics {
-		if v != 1 {
-			t.Errorf("%s is %v", name, v)
+	for _, f := range got.Figures {
+		if f.Value != 1 {
+			t.Errorf("%s is %v", f.Name, f.Value)
 		}
 	}
 }
@@ -174,21 +190,24 @@ func TestVehicleID(t *testing.T) {
 		}
 	}
 	in := Input{Query: s.matrix(), QueryLabels: s.labels}
-	spread, last, err := VehicleID(context.Background(), in, 3, Options{Metrics: []string{"r@1", "map"}, Seed: 1})
+	got, err := (&VehicleID{Repeats: 3}).Run(context.Background(), in, Options{Metrics: metrics("r@1", "map"), Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if spread["r@1"] != (Spread{1, 0}) || last.Queries != 30*3 || last.Gallery != 30 || last.Lone != 0 {
-		t.Errorf("%v, %+v", spread, last)
+	if f := got.Figures[0]; f.Name != "r@1" || f.Value != 1 || *f.Spread != 0 || got.Queries != 30*3 || got.Gallery != 30 || got.Repeats != 3 || got.Lone[0].Queries != 0 {
+		t.Errorf("%+v", got)
 	}
 	hard := clustered(rng.New(3), 200, 8, 20, 3)
 	in = Input{Query: hard.matrix(), QueryLabels: hard.labels}
-	spread, _, err = VehicleID(context.Background(), in, 10, Options{Metrics: []string{"r@1"}})
-	if err != nil || spread["r@1"].SD <= 0 || spread["r@1"].Mean <= 0 || spread["r@1"].Mean >= 1 {
-		t.Errorf("%v, %v: random galleries spread", spread, err)
+	got, err = (&VehicleID{Repeats: 10}).Run(context.Background(), in, Options{Metrics: metrics("r@1")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := got.Figures[0]; *f.Spread <= 0 || f.Value <= 0 || f.Value >= 1 {
+		t.Errorf("%v ± %v: random galleries spread", f.Value, *f.Spread)
 	}
 	in.Gallery, in.GalleryLabels = in.Query, in.QueryLabels
-	if _, _, err := VehicleID(context.Background(), in, 10, Options{}); !fault.IsInput(err) {
+	if _, err := (&VehicleID{Repeats: 10}).Run(context.Background(), in, Options{}); !fault.IsInput(err) {
 		t.Errorf("with a gallery: %v", err)
 	}
 }
@@ -198,12 +217,12 @@ func TestVehicleID(t *testing.T) {
 func TestBatchCurve(t *testing.T) {
 	s := clustered(rng.New(9), 600, 16, 12, 3)
 	in := Input{Query: s.matrix(), QueryLabels: s.labels}
-	o := Options{Metrics: []string{"map"}, Seed: 3}
+	o := Options{Metrics: metrics("map"), Seed: 3}
 	curve, err := BatchCurve(context.Background(), in, []int{20, 100, 600}, 6, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	whole := run(t, in, o)
+	whole := evaluate(t, in, o)
 	for i, p := range curve {
 		t.Logf("%+v", p)
 		if p.Draws+p.Lone != 6 || i > 0 && p.Metrics["map"].Mean >= curve[i-1].Metrics["map"].Mean {
@@ -252,11 +271,12 @@ func TestGapByHand(t *testing.T) {
 	// Eq. 8: row 2 is positive 1 with no earlier batch, row 4 is positive 2 behind batch 0's one negative.
 	bound8 := 1 - (1./1+2./3)/2
 	// Cosines with row 0 are 1/√(1+v²): 0.958 of row 2 is good, 0.928 of row 4 is not; 0.995 of row 1 is bad, 0.981
-	// of row 3 is not. Eq. 9: good: row 2, no bad before: 1/1. Others: row 4 is positive 2 behind row 3: 2/3.
+	// of row 3 is not. Eq. 9: good: row 2, no bad before: 1/1. The other: row 4 comes after batch 0's one
+	// positive, none of its own batch is good, and batch 0's one negative: 2/3.
 	bound9 := 1 - (1./1+2./3)/2
 	// Worst: batch 1 (two negatives, one bad) first. Eq. 8: 1/1, then row 2 behind its two negatives: 2/4. No
-	// order is worse. Eq. 9: row 2 behind the bad row 1: 1/2; row 4 behind batch 0's negative: 2/3.
-	worst8, worst9 := 1-(1./1+2./4)/2, 1-(1./2+2./3)/2
+	// order is worse. Eq. 9: row 2 behind the bad row 1: 1/2; row 4 at the worst place of the two: 2/4.
+	worst8, worst9 := 1-(1./1+2./4)/2, 1-(1./2+2./4)/2
 	want := QueryGap{Row: 0, AP: ap, InBatch: inBatch, Bound8: bound8, Bound9: bound9, Worst8: worst8, Worst9: worst9}
 	for name, pair := range map[string][2]float64{"AP": {q.AP, want.AP}, "in batch": {q.InBatch, want.InBatch}, "eq. 8": {q.Bound8, want.Bound8},
 		"eq. 9": {q.Bound9, want.Bound9}, "worst 8": {q.Worst8, want.Worst8}, "worst 9": {q.Worst9, want.Worst9}} {
@@ -375,7 +395,7 @@ func TestGapBounds(t *testing.T) {
 		t.Fatalf("only %d queries have perfect batches", perfect)
 	}
 	t.Logf("DG %.4f, eq. 8 %.4f (worst %.4f), eq. 9 %.4f (worst %.4f), %d perfect", got.DG, got.Bound8, got.Worst8, got.Bound9, got.Worst9, perfect)
-	whole := run(t, in, Options{Metrics: []string{"map"}})
+	whole := evaluate(t, in, Options{Metrics: metrics("map")})
 	if math.Abs(got.AP-whole.Metrics["map"]) > 1e-12 {
 		t.Errorf("AP %v, want %v", got.AP, whole.Metrics["map"])
 	}

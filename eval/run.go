@@ -1,12 +1,18 @@
 // Package eval measures embeddings as a retrieval engine would use them: each
-// query ranks the gallery by score, and metrics say where the relevant items
-// stand.
+// query ranks the gallery by score, and metrics such as recall@K and mAP@R say
+// where the relevant items, those of the query's label, stand.
+//
+// [Run] evaluates, [Search] finds nearest neighbours. A [Matrix] is the
+// embeddings, [N, d]: [Float32s] in memory, [Stored] in a file. [Protocol] is
+// the published ways to evaluate that have lists or figures of their own
+// (Revisited Oxford and Paris, VehicleID); [DecomposabilityGap] and [BatchCurve]
+// compare batches with the whole set.
 //
 // Everything is exact and deterministic. The score of a pair (cosine, or minus
 // the squared distance) is a float32 that depends on its two rows alone, see
-// [knn.Scorer]; ties go by gallery index unless asked otherwise; a query's own
+// package knn; ties go by gallery index unless asked otherwise; a query's own
 // row never counts. Tiles, threads, the order of the work and the device change
-// nothing in the result.
+// nothing in the result. Metrics are those of package rank.
 package eval
 
 import (
@@ -17,7 +23,6 @@ import (
 	"roadmap/eval/knn"
 	"roadmap/eval/rank"
 	"roadmap/pkg/fault"
-	"roadmap/pkg/torch"
 )
 
 // Input is what is evaluated.
@@ -33,34 +38,6 @@ type Input struct {
 type Level struct {
 	Name           string
 	Query, Gallery []int64 // Gallery nil where the queries are the gallery
-}
-
-// Distance is what embeddings are compared by.
-type Distance string
-
-// The distances.
-const (
-	Cosine Distance = "cosine" // score: the cosine of the angle
-	L2     Distance = "l2"     // score: minus the squared distance
-)
-
-// Options of an evaluation. The zero value gives r@1 and map@r by cosine, exact
-// ties by index, lone queries skipped.
-type Options struct {
-	Metrics     []string                // as rank.ParseMetrics reads them; empty: r@1 and map@r
-	Lone        rank.Lone               // rank.Skip when empty
-	Ties        rank.Ties               // rank.ByIndex when empty
-	Distance    Distance                // Cosine when empty
-	Float32     bool                    // no integers to screen with; the same result, more slowly
-	Bootstrap   int                     // resamples for the 95 % intervals; 0: none
-	Seed        uint64                  // of the resamples
-	Device      torch.Device            // where the scores are screened
-	Threads     int                     // 0: as many as libtorch uses
-	MemoryBytes int64                   // for what grows with the input, beyond which it is read again or divided; 0: 2 GiB
-	Progress    func(done, total int64) // of pairs compared; called by one goroutine at a time
-
-	tensors  int // tests: tensor operations on the CPU, so many scores a tile
-	mostOpen int // tests: 1: pairs are always decided one by one; 0: mostOpen
 }
 
 // Result is what an evaluation found.
@@ -82,66 +59,6 @@ type LevelResult struct {
 	Rankings []rank.Query // by query
 }
 
-const defaultMemory = 2 << 30
-
-func (o Options) memory() int64 {
-	if o.MemoryBytes > 0 {
-		return o.MemoryBytes
-	}
-	return defaultMemory
-}
-
-func (o Options) threads() int {
-	if o.Threads > 0 {
-		return o.Threads
-	}
-	return torch.Threads()
-}
-
-func (o Options) scoring(dim int) knn.Options {
-	ties := map[rank.Ties]knn.Ties{rank.Pessimistic: knn.Pessimistic, rank.Optimistic: knn.Optimistic}
-	return knn.Options{Dim: dim, L2: o.Distance == L2, Ties: ties[o.Ties], Level: knn.Any, Exact: o.Float32}
-}
-
-// metrics reads the metrics' names.
-func (o Options) metrics() ([]rank.Metric, error) {
-	names := o.Metrics
-	if len(names) == 0 {
-		names = []string{"r@1", "map@r"}
-	}
-	list := ""
-	for i, name := range names {
-		if i > 0 {
-			list += ","
-		}
-		list += name
-	}
-	return rank.ParseMetrics(list)
-}
-
-func (o Options) rank() rank.Options {
-	return rank.Options{Lone: o.Lone, Bootstrap: o.Bootstrap, Seed: o.Seed}
-}
-
-// Validate refuses options that no input could satisfy, as input errors.
-func (o Options) Validate() error {
-	if _, err := o.metrics(); err != nil {
-		return err
-	}
-	if err := o.rank().Validate(); err != nil {
-		return err
-	}
-	if o.Ties != "" {
-		if _, err := rank.ParseTies(string(o.Ties)); err != nil {
-			return err
-		}
-	}
-	if o.Distance != "" && o.Distance != Cosine && o.Distance != L2 {
-		return fault.Inputf("distance: %q is unknown; give %s or %s", o.Distance, Cosine, L2)
-	}
-	return nil
-}
-
 // check refuses embeddings, labels and metrics that do not fit together.
 func (in Input) check(metrics []rank.Metric) error {
 	if err := in.checkMatrices(); err != nil {
@@ -157,8 +74,8 @@ func (in Input) check(metrics []rank.Metric) error {
 		candidates = in.Gallery.Rows()
 	}
 	for _, m := range metrics {
-		if m.K > candidates {
-			return fault.Inputf("%v: only %d candidates are ranked; K may be at most that", m, candidates)
+		if err := m.Check(candidates); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -221,6 +138,10 @@ func (in Input) levels() []Level {
 // Run evaluates. Embeddings, labels and options that do not fit together, rows
 // that cannot be compared, and no query with a relevant item are input errors.
 func Run(ctx context.Context, in Input, o Options) (*Result, error) {
+	return run(ctx, in, o, onDevice(o.Device))
+}
+
+func run(ctx context.Context, in Input, o Options, by counterFor) (*Result, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
@@ -231,26 +152,32 @@ func Run(ctx context.Context, in Input, o Options) (*Result, error) {
 	if err := in.check(metrics); err != nil {
 		return nil, err
 	}
-	e, err := newEngine(ctx, in.Query, in.Gallery, o)
+	c, err := newComparison(ctx, in.Query, in.Gallery, o)
 	if err != nil {
 		return nil, err
 	}
-	defer e.close()
+	defer c.close()
 	var levels []relevance
 	for _, level := range in.levels() {
 		gallery := level.Gallery
-		if e.same {
+		if c.same {
 			gallery = level.Query
 		}
-		levels = append(levels, newByLabel(level.Query, gallery, e.same))
+		levels = append(levels, newByLabel(level.Query, gallery, c.same))
 	}
-	rankings, err := e.rankings(levels)
+	rankings := make([][]rank.Query, len(levels)) // [level][query]
+	err = c.rank(levels, by, func(level int, w *wantedRanks) {
+		for i := w.from; i < w.to; i++ {
+			_, ranks := w.of(i)
+			rankings[level] = append(rankings[level], rank.Query{Ranks: ranks, Candidates: c.candidates()})
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
-	result := &Result{Metrics: map[string]float64{}, Intervals: map[string]rank.Interval{}, Queries: e.queries.rows, Gallery: e.gallery.rows, Dim: in.Query.Dim()}
-	for _, s := range e.pool.workers {
-		s.tiles.Add(&result.Pairs)
+	result := &Result{Metrics: map[string]float64{}, Intervals: map[string]rank.Interval{}, Queries: c.queries.rows, Gallery: c.gallery.rows, Dim: in.Query.Dim()}
+	for _, w := range c.pool.workers {
+		w.tiles.Add(&result.Pairs)
 	}
 	for v, level := range in.levels() {
 		report, err := rank.Evaluate(ctx, rankings[v], metrics, o.rank())

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"roadmap/eval/knn"
+	"roadmap/eval/rank"
 )
 
 // relevance says which gallery items are wanted by which query: those whose
@@ -98,26 +99,27 @@ func (r byList) groups(from, to int) []group {
 
 func (r byList) labels() (query, gallery []int64) { return nil, nil }
 
-// panel is the wanted items of queries [from, to) at one level, with scores.
-type panel struct {
-	knn.Wanted
+// wantedRanks is the items whose ranks are wanted, of queries [from, to) at one
+// level of labels.
+type wantedRanks struct {
 	from, to int
-	whole    bool      // counts need no total
-	own      []float32 // [to-from] score of each query with itself; only where it is a gallery item
+	items    knn.Wanted // of all these queries; once finished, Count holds ranks
+	own      []float32  // [to-from] score of each query with itself; only where it is a gallery item
 }
 
-// newPanel scores the wanted items of queries [from, to) and sorts them.
-func (e *engine) newPanel(r relevance, from, to int) (*panel, error) {
-	p := &panel{from: from, to: to, own: make([]float32, to-from)}
-	p.Start = make([]int64, to-from+1)
+// newWantedRanks scores the wanted items of queries [from, to) and sorts them.
+func (c *comparison) newWantedRanks(r relevance, from, to int) (*wantedRanks, error) {
+	w := &wantedRanks{from: from, to: to, own: make([]float32, to-from)}
+	w.items.Start = make([]int64, to-from+1)
 	for i := from; i < to; i++ {
-		p.Start[i-from+1] = p.Start[i-from] + int64(r.wanted(i))
+		w.items.Start[i-from+1] = w.items.Start[i-from] + int64(r.wanted(i))
 	}
-	n := p.Start[to-from]
-	p.Score, p.Item, p.Count = make([]float32, n), make([]int32, n), make([]int32, n)
-	if e.scoring.Ties != knn.ByIndex {
+	n := w.items.Start[to-from]
+	w.items.Score, w.items.Item, w.items.Count = make([]float32, n), make([]int32, n), make([]int32, n)
+	if c.ties != rank.ByIndex && c.ties != "" { // else the limits are the items' numbers
+		w.items.Limit = make([]int32, n)
 		query, gallery := r.labels()
-		p.Label, p.Other = query[from:to], gallery
+		w.items.Label, w.items.Other = query[from:to], gallery
 	}
 	var tasks []group
 	for _, g := range r.groups(from, to) {
@@ -125,51 +127,56 @@ func (e *engine) newPanel(r relevance, from, to int) (*panel, error) {
 			tasks = append(tasks, group{queries, g.items})
 		}
 	}
-	return p, e.pool.run(len(tasks), func(s *scratch, i int) error { return e.score(s, p, tasks[i]) })
+	return w, c.pool.run(len(tasks), func(by *worker, i int) error { return w.score(c, by, tasks[i]) })
 }
 
 // score fills in the scores of one group.
-func (e *engine) score(s *scratch, p *panel, g group) error {
-	if err := e.queries.gather(s, g.queries, s.few); err != nil {
+func (w *wantedRanks) score(c *comparison, by *worker, g group) error {
+	if err := c.queries.gather(by, g.queries, by.few); err != nil {
 		return err
 	}
 	filled := make([]int64, len(g.queries))
 	for items := range slices.Chunk(g.items, readRows) {
-		if err := e.gallery.gather(s, items, s.made); err != nil {
+		if err := c.gallery.gather(by, items, by.rows); err != nil {
 			return err
 		}
-		if err := e.scorer.Scores(s.few.Side(0, len(g.queries), 0), s.made.Side(0, len(items), 0), s.scores); err != nil {
+		if err := c.scorer.Scores(by.few.Side(0, len(g.queries), 0), by.rows.Side(0, len(items), 0), by.scores); err != nil {
 			return err
 		}
 		for i, query := range g.queries {
-			row := int(query) - p.from
 			for j, item := range items {
-				value := s.scores[i*len(items)+j]
-				if e.same && item == query {
-					p.own[row] = value
+				value := by.scores[i*len(items)+j]
+				if c.same && item == query {
+					w.own[int(query)-w.from] = value
 					continue
 				}
-				at := p.Start[row] + filled[i]
-				p.Score[at], p.Item[at] = value, item
+				at := w.start(int(query)) + filled[i]
+				w.items.Score[at], w.items.Item[at] = value, item
 				filled[i]++
 			}
 		}
 	}
 	for _, query := range g.queries {
-		row := int(query) - p.from
-		s.sort(p.Score[p.Start[row]:p.Start[row+1]], p.Item[p.Start[row]:p.Start[row+1]])
+		from, to := w.start(int(query)), w.start(int(query)+1)
+		by.sort(w.items.Score[from:to], w.items.Item[from:to])
+		if w.items.Limit == nil {
+			continue
+		}
+		for at := from; at < to; at++ {
+			w.items.Limit[at] = c.ties.Limit(w.items.Item[at])
+		}
 	}
 	return nil
 }
 
 // sort orders items by descending score, then ascending number.
-func (s *scratch) sort(score []float32, item []int32) {
-	s.keys = s.keys[:0]
+func (by *worker) sort(score []float32, item []int32) {
+	by.keys = by.keys[:0]
 	for i, v := range score {
-		s.keys = append(s.keys, rankedKey(v, item[i]))
+		by.keys = append(by.keys, rankedKey(v, item[i]))
 	}
-	slices.Sort(s.keys)
-	for i, k := range s.keys {
+	slices.Sort(by.keys)
+	for i, k := range by.keys {
 		score[i], item[i] = keyScore(k), int32(uint32(k))
 	}
 }
@@ -194,23 +201,46 @@ func keyScore(key uint64) float32 {
 	return math.Float32frombits(^bits)
 }
 
-// rank turns finished counts into ranks, ascending for each query.
-func (p *panel) rank(same bool) {
-	if !p.whole {
-		knn.Total(p.Wanted)
-	}
-	for row := range p.to - p.from {
-		query := int32(p.from + row)
-		for at := p.Start[row]; at < p.Start[row+1]; at++ {
-			p.Count[at]++ // ranks count from 1
-			if same && (p.own[row] > p.Score[at] || p.own[row] == p.Score[at] && query < p.Item[at]) {
-				p.Count[at]-- // the query's own row was counted too
+// finish turns finished counts into ranks, ascending for each query.
+func (w *wantedRanks) finish(c *comparison) error {
+	w.items.Total()
+	return c.pool.runChunks(w.to-w.from, readRows, func(_ *worker, from, to int) error {
+		for row := from; row < to; row++ {
+			own := rank.Candidate{Score: float64(w.own[row]), Index: int32(w.from + row), Relevant: true}
+			for at := w.items.Start[row]; at < w.items.Start[row+1]; at++ {
+				item := rank.Candidate{Score: float64(w.items.Score[at]), Index: w.items.Item[at], Relevant: true}
+				w.items.Count[at]++ // ranks count from 1
+				if c.same && c.ties.Before(own, item) {
+					w.items.Count[at]-- // the query's own row was counted too
+				}
 			}
 		}
-	}
+		return nil
+	})
 }
 
-// of is the part of a list that belongs to a row of the panel.
-func (p *panel) of(row int, list []int32) []int32 {
-	return list[p.Start[row]:p.Start[row+1]:p.Start[row+1]]
+// start is where a query's items begin in the lists.
+func (w *wantedRanks) start(query int) int64 { return w.items.Start[query-w.from] }
+
+// of is the items of a query, by number, and their ranks.
+func (w *wantedRanks) of(query int) (items, ranks []int32) {
+	from, to := w.start(query), w.start(query+1)
+	return w.items.Item[from:to:to], w.items.Count[from:to:to]
+}
+
+// part is the wanted items of queries [from, to), compared with gallery items
+// [low, high).
+func (w *wantedRanks) part(from, to, low, high int) knn.Wanted {
+	a, b := w.start(from), w.start(to)
+	part := knn.Wanted{
+		Start: w.items.Start[from-w.from : to-w.from+1],
+		Score: w.items.Score[a:b],
+		Item:  w.items.Item[a:b],
+		Count: w.items.Count[a:b],
+	}
+	if w.items.Limit != nil {
+		part.Limit = w.items.Limit[a:b]
+		part.Label, part.Other = w.items.Label[from-w.from:to-w.from], w.items.Other[low:high]
+	}
+	return part
 }

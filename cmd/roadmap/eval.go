@@ -30,13 +30,13 @@ func evalVerb() *cli.Command {
 			"nothing but the embeddings and labels has an influence on the figures.\n\n" +
 			"Embeddings are .npy or .safetensors, of any size (they are mapped); labels .npy, .txt, or .csv such as\n" +
 			"embed writes. --run, or --model, --weights and --data, embed the images first.\n\n" +
-			"Metrics: r@K, p@K, map@r, rp, map, mrr.\n\n" +
+			"Metrics: " + strings.Join(rank.MetricNames(), ", ") + ".\n\n" +
 			"Examples:\n  roadmap eval --embeddings test.npy --labels test.csv --metrics r@1,r@10,map@r --bootstrap 1000\n" +
 			"  roadmap eval --embeddings query.npy --labels query.txt --gallery gallery.npy --gallery-labels gallery.txt\n" +
 			"  roadmap eval --run runs/glyphs_demo --json\n" +
 			"  roadmap eval --embeddings q.npy --gallery g.npy --protocol revisited --ground-truth gnd_roxford5k.pkl\n" +
 			"  roadmap eval --embeddings test.npy --labels test.npy --gap random=128 --batch-curve 16,64,256",
-		Flags: append(append([]cli.Flag{
+		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "embeddings", Usage: "queries: .npy [N, d] or .safetensors"},
 			&cli.StringFlag{Name: "labels", Usage: "their labels: .npy, .csv or .txt (default: those in the .safetensors)"},
 			&cli.StringFlag{Name: "gallery", Usage: "embeddings to be retrieved, where they are not the queries"},
@@ -50,9 +50,8 @@ func evalVerb() *cli.Command {
 			&cli.Uint64Flag{Name: "seed", Usage: "of everything random"},
 			&cli.StringFlag{Name: "per-query", Usage: "file to write: a .csv with a row a query"},
 			&cli.BoolFlag{Name: "force", Usage: "replace --per-query if it is there"},
-			&cli.StringFlag{Name: "protocol", Usage: "revisited (Oxford, Paris) or vehicleid"},
-			&cli.StringFlag{Name: "ground-truth", Usage: "of --protocol revisited: gnd_roxford5k.pkl or gnd_rparis6k.pkl"},
-			&cli.IntFlag{Name: "repeats", Value: 10, Usage: "of --protocol vehicleid: random galleries"},
+			&cli.StringFlag{Name: "protocol", Usage: strings.Join(eval.ProtocolNames(), " or ")},
+		}, protocolFlags(), []cli.Flag{
 			&cli.StringFlag{Name: "gap", Usage: "decomposability gap over batches=FILE.npy ([K, B] rows from 0, -1 for none) or random=SIZE"},
 			&cli.Float64Flag{Name: "alpha", Value: 0.9, Usage: "of --gap: cosine that positives should reach"},
 			&cli.Float64Flag{Name: "beta", Value: 0.6, Usage: "of --gap: cosine that negatives should stay below"},
@@ -60,7 +59,7 @@ func evalVerb() *cli.Command {
 			&cli.IntFlag{Name: "draws", Value: 10, Usage: "of --batch-curve: batches of each size"},
 			&cli.StringFlag{Name: "precision", Value: "exact", Usage: "exact, or float32: no integers to screen with; the same figures"},
 			memoryFlag(),
-		}, imageFlags()...), quietFlag(), jsonFlag()),
+		}, imageFlags(), []cli.Flag{quietFlag(), jsonFlag()}),
 		Action: action(evalAction),
 	}
 }
@@ -70,12 +69,67 @@ func imageFlags() []cli.Flag {
 	return slices.DeleteFunc(networkFlags(), func(f cli.Flag) bool { return f.Names()[0] == "precision" })
 }
 
+// eachProtocol calls use with every protocol and its name.
+func eachProtocol(use func(name string, p eval.Protocol)) {
+	for _, name := range eval.ProtocolNames() {
+		if p, err := eval.NewProtocol(name); err == nil {
+			use(name, p)
+		}
+	}
+}
+
+// protocolFlags are the settings of the protocols.
+func protocolFlags() (flags []cli.Flag) {
+	eachProtocol(func(name string, p eval.Protocol) {
+		for _, s := range p.Settings() {
+			usage := fmt.Sprintf("of --protocol %s: %s", name, s.Usage)
+			if s.Text != nil {
+				flags = append(flags, &cli.StringFlag{Name: s.Name, Value: *s.Text, Usage: usage})
+			} else {
+				flags = append(flags, &cli.IntFlag{Name: s.Name, Value: *s.Number, Usage: usage})
+			}
+		}
+	})
+	return flags
+}
+
+// protocol is the one that the options name, with its settings; nil for none.
+func protocol(c *call) (eval.Protocol, error) {
+	chosen := c.String("protocol")
+	var foreign error
+	eachProtocol(func(name string, p eval.Protocol) {
+		for _, s := range p.Settings() {
+			if name != chosen && c.IsSet(s.Name) {
+				foreign = usageError(c.FullName(), "--%s needs --protocol %s", s.Name, name)
+			}
+		}
+	})
+	if chosen == "" || foreign != nil {
+		return nil, foreign
+	}
+	p, err := eval.NewProtocol(chosen)
+	if err != nil {
+		return nil, usageError(c.FullName(), "--protocol: %w", err)
+	}
+	for _, s := range p.Settings() {
+		if s.Text != nil {
+			*s.Text = c.String(s.Name)
+		} else {
+			*s.Number = c.Int(s.Name)
+		}
+	}
+	if err := p.Validate(); err != nil {
+		return nil, fmt.Errorf("--%w", err) // it begins with the setting's name
+	}
+	return p, nil
+}
+
 // evaluated is the result of the verb.
 type evaluated struct {
 	Metrics    map[string]float64    `json:"metrics"`
 	Queries    int                   `json:"queries"`
 	Gallery    int                   `json:"gallery"`
-	Lone       any                   `json:"lone"` // a number; by difficulty for revisited
+	Lone       any                   `json:"lone"` // a number; by setup where a protocol has several
 	Dim        int                   `json:"dim"`
 	Ties       string                `json:"ties,omitempty"`
 	Distance   string                `json:"distance"`
@@ -88,7 +142,8 @@ type evaluated struct {
 	Curve      []curvePoint          `json:"curve,omitempty"`
 	Levels     []levelFigures        `json:"levels,omitempty"` // the further ones
 
-	order []string // of the metrics in print
+	order  []string // of the metrics in print
+	setups []string // of a protocol, likewise
 }
 
 type quantile struct {
@@ -128,7 +183,11 @@ func evalAction(c *call) error {
 	if _, err := positional(c, 0, 0); err != nil {
 		return err
 	}
-	if err := checkEval(c); err != nil {
+	p, err := protocol(c)
+	if err != nil {
+		return err
+	}
+	if err := checkEval(c, p); err != nil {
 		return err
 	}
 	options, err := evalOptions(c)
@@ -141,7 +200,7 @@ func evalAction(c *call) error {
 	}
 	defer x.close()
 	begin := time.Now()
-	s, err := openSets(c)
+	s, err := openSets(c, p == nil || p.Takes().Labels)
 	if err != nil {
 		return err
 	}
@@ -150,12 +209,9 @@ func evalAction(c *call) error {
 		return err
 	}
 	var result *evaluated
-	switch c.String("protocol") {
-	case "revisited":
-		result, err = evalRevisited(c, s, options)
-	case "vehicleid":
-		result, err = evalVehicleID(c, s, options)
-	default:
+	if p != nil {
+		result, err = evalProtocol(c, p, s, options)
+	} else {
 		result, err = evalPlain(c, s, x, options)
 	}
 	if err != nil {
@@ -167,46 +223,57 @@ func evalAction(c *call) error {
 }
 
 // checkEval refuses options that do not go together.
-func checkEval(c *call) error {
+func checkEval(c *call, p eval.Protocol) error {
 	refuse := func(format string, args ...any) error { return usageError(c.FullName(), format, args...) }
 	images := c.IsSet("run") || c.IsSet("model") || c.IsSet("data") || c.IsSet("weights")
-	protocol := c.String("protocol")
-	plain := []string{"per-query", "gap", "batch-curve", "bootstrap", "level"}
 	switch {
 	case c.IsSet("embeddings") == images:
 		return refuse("what is to be evaluated? give --embeddings, or --run, or --model with --weights and --data")
 	case images && (c.IsSet("labels") || c.IsSet("gallery") || c.IsSet("level")):
 		return refuse("--labels, --level and --gallery go with --embeddings; images bring their own labels")
-	case protocol != "" && protocol != "revisited" && protocol != "vehicleid":
-		return refuse("--protocol is %q; give revisited or vehicleid", protocol)
-	case (protocol == "revisited") != c.IsSet("ground-truth"):
-		return refuse("--protocol revisited and --ground-truth FILE go together")
-	case protocol == "revisited" && (c.IsSet("metrics") || c.IsSet("labels") || c.IsSet("ties") || images):
-		return refuse("--protocol revisited has its own metrics and relevance: give --embeddings, --gallery and --ground-truth")
-	case protocol == "revisited" && !c.IsSet("gallery"):
-		return refuse("--protocol revisited needs --gallery, in the order of the ground truth's imlist")
-	case protocol == "vehicleid" && c.IsSet("gallery"):
-		return refuse("--protocol vehicleid draws its galleries from --embeddings: drop --gallery")
 	case c.IsSet("gallery") && (c.IsSet("gap") || c.IsSet("batch-curve")):
 		return refuse("--gap and --batch-curve are about one set: drop --gallery")
 	case c.IsSet("gallery-labels") && !c.IsSet("gallery"):
 		return refuse("--gallery-labels needs --gallery")
-	case c.IsSet("repeats") && protocol != "vehicleid":
-		return refuse("--repeats needs --protocol vehicleid")
 	case c.IsSet("draws") && !c.IsSet("batch-curve"):
 		return refuse("--draws needs --batch-curve")
 	case (c.IsSet("alpha") || c.IsSet("beta")) && !c.IsSet("gap"):
 		return refuse("--alpha and --beta need --gap")
 	}
-	for _, name := range plain {
-		if protocol != "" && c.IsSet(name) {
-			return refuse("--%s does not go with --protocol", name)
+	if p != nil {
+		if err := checkProtocol(c, p.Takes(), images); err != nil {
+			return err
 		}
 	}
-	if err := rank.CheckRepeats("--repeats", c.Int("repeats")); err != nil {
-		return err
-	}
 	return rank.CheckRepeats("--draws", c.Int("draws"))
+}
+
+// checkProtocol refuses options that a protocol makes no use of.
+func checkProtocol(c *call, takes eval.Takes, images bool) error {
+	refuse := func(format string, args ...any) error {
+		return usageError(c.FullName(), "--protocol %s "+format, append([]any{c.String("protocol")}, args...)...)
+	}
+	unused := []string{"per-query", "gap", "batch-curve", "bootstrap", "level"}
+	if !takes.Labels {
+		unused = append(unused, "labels", "gallery-labels", "ties")
+	}
+	if !takes.Metrics {
+		unused = append(unused, "metrics", "lone")
+	}
+	for _, name := range unused {
+		if c.IsSet(name) {
+			return refuse("has no use for --%s: drop it", name)
+		}
+	}
+	switch {
+	case !takes.Labels && images:
+		return refuse("compares embeddings in the order of its ground truth: give --embeddings and --gallery")
+	case takes.Gallery && !c.IsSet("gallery"):
+		return refuse("needs --gallery")
+	case !takes.Gallery && c.IsSet("gallery"):
+		return refuse("draws its galleries from --embeddings: drop --gallery")
+	}
+	return nil
 }
 
 // extras are what is asked for beside the metrics, read and checked before they
@@ -301,26 +368,33 @@ func evalOptions(c *call) (eval.Options, error) {
 	o.Seed, o.Bootstrap = c.Uint64("seed"), c.Int("bootstrap")
 	o.Lone, o.Ties = rank.Lone(c.String("lone")), rank.Ties(c.String("ties"))
 	if list := c.String("metrics"); list != "" {
-		for name := range strings.SplitSeq(list, ",") {
-			o.Metrics = append(o.Metrics, strings.TrimSpace(name))
+		names := strings.Split(list, ",")
+		for i := range names {
+			names[i] = strings.TrimSpace(names[i])
+		}
+		if o.Metrics, err = rank.ParseMetrics(names...); err != nil {
+			return o, err
 		}
 	}
 	return o, o.Validate()
 }
 
 // usualMetrics are those of a table, as far as there are candidates.
-func usualMetrics(candidates int) []string {
-	metrics := []string{"r@1"}
-	if candidates >= 10 {
-		metrics = append(metrics, "r@10")
+func usualMetrics(candidates int) ([]rank.Metric, error) {
+	names := []string{"r@1", "r@10", "map@r", "rp", "map", "mrr"}
+	if candidates < 10 {
+		names = slices.Delete(names, 1, 2)
 	}
-	return append(metrics, "map@r", "rp", "map", "mrr")
+	return rank.ParseMetrics(names...)
 }
 
 // evalPlain evaluates one set, or queries with a gallery.
 func evalPlain(c *call, s *sets, x *extras, o eval.Options) (*evaluated, error) {
+	var err error
 	if len(o.Metrics) == 0 {
-		o.Metrics = usualMetrics(s.candidates())
+		if o.Metrics, err = usualMetrics(s.candidates()); err != nil {
+			return nil, err
+		}
 	}
 	bar := newProgress(c, "compare", "pairs", 0)
 	o.Progress = bar.pairs
@@ -383,38 +457,32 @@ func (p *progress) pairs(done, total int64) {
 	p.set(int(done), "")
 }
 
-func evalRevisited(c *call, s *sets, o eval.Options) (*evaluated, error) {
-	truth, err := eval.ReadGroundTruth(c.String("ground-truth"))
+// evalProtocol evaluates by a protocol.
+func evalProtocol(c *call, p eval.Protocol, s *sets, o eval.Options) (*evaluated, error) {
+	s.in.Levels = nil
+	found, err := p.Run(c.ctx, s.in, o)
 	if err != nil {
 		return nil, err
 	}
-	found, err := eval.Revisited(c.ctx, s.in.Query, s.in.Gallery, truth, o)
-	if err != nil {
-		return nil, err
-	}
-	r := &evaluated{Metrics: found.Metrics, Queries: found.Queries, Gallery: found.Gallery, Lone: found.Lone, Dim: found.Dim, Ties: string(rank.ByIndex)}
-	for _, d := range rank.Difficulties {
-		r.order = append(r.order, "map/"+string(d))
-		for _, k := range eval.RevisitedKs {
-			r.order = append(r.order, fmt.Sprintf("mp@%d/%s", k, d))
+	r := &evaluated{Metrics: map[string]float64{}, Queries: found.Queries, Gallery: found.Gallery, Dim: found.Dim, Repeats: found.Repeats, Ties: string(o.Ties)}
+	for _, f := range found.Figures {
+		r.order = append(r.order, f.Name)
+		r.Metrics[f.Name] = f.Value
+		if f.Spread != nil {
+			if r.SD == nil {
+				r.SD = map[string]float64{}
+			}
+			r.SD[f.Name] = *f.Spread
 		}
 	}
-	return r, nil
-}
-
-func evalVehicleID(c *call, s *sets, o eval.Options) (*evaluated, error) {
-	repeats := c.Int("repeats")
-	s.in.Levels = nil
-	spread, last, err := eval.VehicleID(c.ctx, s.in, repeats, o)
-	if err != nil {
-		return nil, err
-	}
-	r := &evaluated{Metrics: map[string]float64{}, SD: map[string]float64{}, Repeats: repeats,
-		Queries: last.Queries, Gallery: last.Gallery, Lone: last.Lone, Dim: last.Dim, Ties: string(o.Ties)}
-	for _, v := range last.Levels[0].Report.Values {
-		name := v.Metric.String()
-		r.order = append(r.order, name)
-		r.Metrics[name], r.SD[name] = spread[name].Mean, spread[name].SD
+	by := map[string]int{}
+	for _, l := range found.Lone {
+		if l.Setup == "" {
+			r.Lone = l.Queries
+			continue
+		}
+		by[l.Setup], r.Lone = l.Queries, by
+		r.setups = append(r.setups, l.Setup)
 	}
 	return r, nil
 }
@@ -458,7 +526,10 @@ func batchFile(path string) ([][]int, error) {
 }
 
 func evalCurve(c *call, s *sets, x *extras, o eval.Options) ([]curvePoint, error) {
-	o.Metrics = []string{"map"}
+	var err error
+	if o.Metrics, err = rank.ParseMetrics("map"); err != nil {
+		return nil, err
+	}
 	found, err := eval.BatchCurve(c.ctx, s.in, x.sizes, x.draws, o)
 	if err != nil {
 		return nil, err
@@ -476,11 +547,7 @@ func evalCurve(c *call, s *sets, x *extras, o eval.Options) ([]curvePoint, error
 
 // writePerQuery writes a row a query: its label, how many items are relevant,
 // the rank of the first, and every metric, at every level.
-func writePerQuery(file *tensorio.Pending, s *sets, found *eval.Result, names []string) error {
-	metrics, err := rank.ParseMetrics(strings.Join(names, ","))
-	if err != nil {
-		return err
-	}
+func writePerQuery(file *tensorio.Pending, s *sets, found *eval.Result, metrics []rank.Metric) error {
 	header := []string{"row", "label"}
 	for _, level := range found.Levels {
 		header = append(header, levelName("relevant", level.Name), levelName("first", level.Name))
@@ -526,8 +593,8 @@ func (r *evaluated) lone() string {
 	text := fmt.Sprint(r.Lone)
 	if by, ok := r.Lone.(map[string]int); ok {
 		var parts []string
-		for _, d := range rank.Difficulties {
-			parts = append(parts, fmt.Sprintf("%s %d", d, by[string(d)]))
+		for _, setup := range r.setups {
+			parts = append(parts, fmt.Sprintf("%s %d", setup, by[setup]))
 		}
 		text = strings.Join(parts, ", ")
 	}

@@ -34,20 +34,21 @@ func (s *sets) candidates() int {
 // name is the label of a query in print.
 func (s *sets) name(query int) string { return s.names[s.in.QueryLabels[query]] }
 
-// openSets opens what eval's options name: files, or images to be embedded.
-func openSets(c *call) (*sets, error) {
+// openSets opens what eval's options name: files, with labels or without, or
+// images to be embedded.
+func openSets(c *call, labelled bool) (*sets, error) {
 	if !c.IsSet("embeddings") {
 		return embedSets(c)
 	}
 	s := &sets{}
-	if err := s.open(c); err != nil {
+	if err := s.open(c, labelled); err != nil {
 		s.close()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *sets) open(c *call) error {
+func (s *sets) open(c *call, labelled bool) error {
 	query, err := s.embeddings(c.String("embeddings"))
 	if err != nil {
 		return err
@@ -60,7 +61,7 @@ func (s *sets) open(c *call) error {
 		s.in.Gallery = eval.Stored(path, gallery.Tensor)
 	}
 	s.in.Query = eval.Stored(query.Path, query.Tensor)
-	if c.String("protocol") == "revisited" {
+	if !labelled {
 		return nil
 	}
 	labels, err := labelsOf(query, "labels", c.String("labels"))

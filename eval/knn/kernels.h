@@ -1,5 +1,5 @@
 // Scores of pairs of rows and what is counted or collected from them, tile by
-// tile. Free of libtorch. See knn.go for the definitions and the promises.
+// tile. See knn.go for the definitions and the promises.
 #ifndef ROADMAP_EVAL_KNN_KERNELS_H
 #define ROADMAP_EVAL_KNN_KERNELS_H
 #include <stdint.h>
@@ -12,19 +12,17 @@ extern "C" {
 enum { KNN_BASELINE, KNN_AVX2, KNN_AVX512, KNN_AMX };
 // Why a row cannot be used.
 enum { KNN_USABLE, KNN_NOT_FINITE, KNN_ZERO_ROW, KNN_TOO_LONG };
-// How a tied irrelevant item stands to a relevant one.
-enum { KNN_BY_INDEX, KNN_PESSIMISTIC, KNN_OPTIMISTIC };
 
 #define KNN_COLUMNS 256     // columns of a tile: rows of the fixed side at a time
 #define KNN_MOVING_ROWS 256 // most rows of the moving side
+#define KNN_FEW 32          // up to so many wanted items of a query are each compared with all scores; beyond, each score is placed among them
 #define KNN_ROUND 64        // a row's width is a multiple; a side's memory reaches up to the next multiple of so many rows
 
 typedef struct {
   int width;  // floats a row, a multiple of KNN_ROUND; those past the embedding are 0
   int l2;     // score is minus the squared distance instead of the product
-  int level;  // KNN_BASELINE …
+  int isa;    // KNN_BASELINE …
   int screen; // compute tiles in integers first, and float32 where those do not decide
-  int ties;
   float longest; // no row is longer
 } knn_plan;
 
@@ -46,13 +44,17 @@ typedef struct {
 } knn_side;
 
 // Items whose ranks are wanted, of each row of a side as a query: row i's are
-// start[i]-start[0] … start[i+1]-start[0] of the lists, best first.
+// start[i]-start[0] … start[i+1]-start[0] of the lists, best first. An item of
+// the opposite side ranks before a wanted one if its score is higher, or equal
+// and its number smaller than the wanted one's; where there is a limit, an item
+// of another label than the query's has to have a number below that instead.
 typedef struct {
   const int64_t *start;
   const float *score;
   const int32_t *item;  // number in the gallery
+  const int32_t *limit; // null: the items' numbers
   int32_t *count;       // see knn_total
-  const int64_t *label; // of the side's rows; null where ties go by index
+  const int64_t *label; // of the side's rows; null without a limit
   const int64_t *other; // of the opposite side's rows
 } knn_wanted;
 
@@ -90,15 +92,16 @@ knn_pairs knn_worker_pairs(const knn_worker *w);
 // for the queries of either side; by_moving and by_fixed may be null.
 void knn_count(knn_worker *w, const knn_plan *p, const knn_side *moving, const knn_side *fixed, int64_t from, int64_t to, const knn_wanted *by_moving,
                const knn_wanted *by_fixed, int levels);
+// knn_count_pairs counts single pairs, by their exact scores, for the queries: places are i * items->rows + j.
+void knn_count_pairs(const knn_plan *p, const knn_side *queries, const knn_side *items, const knn_wanted *wanted, const int64_t *places, int64_t n);
+// knn_total turns counts into the number of gallery items ranked before each wanted one.
+void knn_total(int32_t *count, const int64_t *start, int64_t rows);
 // knn_search offers all rows of fixed to the queries of moving.
 void knn_search(knn_worker *w, const knn_plan *p, const knn_side *moving, const knn_side *fixed, const knn_best *best);
 // knn_offer offers single pairs, by their exact scores: places are i * fixed->rows + j.
 void knn_offer(const knn_plan *p, const knn_side *moving, const knn_side *fixed, const knn_best *best, const int64_t *places, int64_t n);
 // knn_sort brings the k best of each of rows queries to the front, best first.
 void knn_sort(const knn_best *best, int64_t rows);
-// knn_total turns counts into the number of gallery items ranked before each wanted one.
-void knn_total(int32_t *count, const int64_t *start, int64_t rows);
-
 #ifdef __cplusplus
 }
 #endif

@@ -36,11 +36,11 @@ func exactScore(a, b []float32, l2 bool) float32 {
 	return lane[0]
 }
 
-// levels are those of this machine.
-func levels() []ISA {
+// instructionSets are those of this machine.
+func instructionSets() []ISA {
 	var all []ISA
-	for l := Baseline; l <= Processor(); l++ {
-		all = append(all, l)
+	for i := Baseline; i <= Processor(); i++ {
+		all = append(all, i)
 	}
 	return all
 }
@@ -72,8 +72,8 @@ func TestScore(t *testing.T) {
 				rows[i] = float32(random.NormFloat64() * math.Exp(3*random.NormFloat64()))
 			}
 			copy(rows[20*dim:], rows[3*dim:4*dim]) // row 20 is row 3
-			for _, level := range levels() {
-				k := New(Options{Dim: dim, L2: l2, Level: level})
+			for _, isa := range instructionSets() {
+				k := New(Options{Dim: dim, L2: l2, ISA: isa})
 				r := filled(t, k, rows)
 				scores := make([]float32, 21*21)
 				if err := k.Scores(r.Side(0, 21, 0), r.Side(0, 21, 0), scores); err != nil {
@@ -94,14 +94,14 @@ func TestScore(t *testing.T) {
 					for j := range 21 {
 						r.Read(j, b)
 						if got, want := scores[i*21+j], exactScore(a, b, l2); got != want {
-							t.Fatalf("dim %d, L2 %v, %v: pair %d, %d: %v, want %v", dim, l2, level, i, j, got, want)
+							t.Fatalf("dim %d, L2 %v, %v: pair %d, %d: %v, want %v", dim, l2, isa, i, j, got, want)
 						}
 						if one := k.Pair(r.Side(0, 21, 0), i, r.Side(0, 21, 0), j); one != scores[i*21+j] {
-							t.Fatalf("%v: pair %d, %d alone: %v, in a tile %v", level, i, j, one, scores[i*21+j])
+							t.Fatalf("%v: pair %d, %d alone: %v, in a tile %v", isa, i, j, one, scores[i*21+j])
 						}
 					}
 					if scores[i*21+3] != scores[i*21+20] {
-						t.Fatalf("%v: equal rows 3 and 20 have scores %v and %v with %d", level, scores[i*21+3], scores[i*21+20], i)
+						t.Fatalf("%v: equal rows 3 and 20 have scores %v and %v with %d", isa, scores[i*21+3], scores[i*21+20], i)
 					}
 				}
 			}
@@ -181,9 +181,9 @@ func TestCountOfMany(t *testing.T) {
 func checkCounts(t *testing.T, rows []float32, kind string, dim int, l2 bool, moving, wanted int) (screened Pairs) {
 	t.Helper()
 	var want []int32
-	for _, level := range levels() {
+	for _, isa := range instructionSets() {
 		for _, exact := range []bool{true, false} {
-			k := New(Options{Dim: dim, L2: l2, Level: level, Exact: exact})
+			k := New(Options{Dim: dim, L2: l2, ISA: isa, Exact: exact})
 			if !exact && !k.Screens() {
 				continue
 			}
@@ -193,7 +193,7 @@ func checkCounts(t *testing.T, rows []float32, kind string, dim int, l2 bool, mo
 				want = countSlowly(t, k, r, moving, wanted)
 			}
 			if !slices.Equal(got, want) {
-				t.Fatalf("%s, dim %d, L2 %v, %d wanted, %v, exact %v: other counts than the scores'", kind, dim, l2, wanted, level, exact)
+				t.Fatalf("%s, dim %d, L2 %v, %d wanted, %v, exact %v: other counts than the scores'", kind, dim, l2, wanted, isa, exact)
 			}
 			if !exact {
 				screened = pairs
@@ -246,14 +246,14 @@ func countAll(t *testing.T, k *Scorer, r *Rows, moving, wanted int) ([]int32, Pa
 	}
 	defer worker.Close()
 	side := r.Side(0, moving, 0)
-	byMoving, byFixed := wantedOf(t, k, side, block.Side, wanted), wantedOf(t, k, block.Side, side, wanted)
+	byMoving, byFixed := wantedOf(t, k, side, block.Side(), wanted), wantedOf(t, k, block.Side(), side, wanted)
 	for _, cut := range [][2]int{{0, 256}, {256, n - moving}} {
 		if err := worker.Count(side, block, cut[0], cut[1], []Wanted{byMoving}, []Wanted{byFixed}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	Total(byMoving)
-	Total(byFixed)
+	byMoving.Total()
+	byFixed.Total()
 	var pairs Pairs
 	worker.Add(&pairs)
 	return append(byMoving.Count, byFixed.Count...), pairs
@@ -285,6 +285,119 @@ func countSlowly(t *testing.T, k *Scorer, r *Rows, moving, wanted int) []int32 {
 	return counts
 }
 
+// TestLimits: where items of another label have limits, tiles, single pairs and
+// places found elsewhere count what the definition says.
+func TestLimits(t *testing.T) {
+	const n, queries, dim = 300, 40, 8
+	rows := hard(n, dim, "ties")
+	label, other := make([]int64, queries), make([]int64, n)
+	for i := range other {
+		other[i] = int64(i % 3)
+	}
+	for i := range label {
+		label[i] = int64(i % 3)
+	}
+	for name, limit := range map[string]func(item int32) int32{
+		"none":   nil,
+		"lower":  func(int32) int32 { return 0 },
+		"higher": func(int32) int32 { return math.MaxInt32 },
+		"middle": func(int32) int32 { return n / 2 },
+	} {
+		for _, wanted := range []int{3, 32, 33, 100} {
+			for _, isa := range instructionSets() {
+				k := New(Options{Dim: dim, ISA: isa})
+				r := filled(t, k, rows)
+				side, all := r.Side(0, queries, 0), r.Side(0, n, 0)
+				w := wantedOf(t, k, side, all, wanted)
+				if limit != nil {
+					w.Label, w.Other = label, other
+					for _, item := range w.Item {
+						w.Limit = append(w.Limit, limit(item))
+					}
+				}
+				want, places := countByDefinition(k, side, all, w)
+				block := blockOf(t, k, all)
+				worker, err := k.Worker()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := worker.Count(side, block, 0, n, []Wanted{w}, nil); err != nil {
+					t.Fatal(err)
+				}
+				worker.Close()
+				w.Total()
+				if !slices.Equal(w.Count, want) {
+					t.Fatalf("%s, %d wanted, %v: tiles count %v, want %v", name, wanted, isa, w.Count, want)
+				}
+				clear(w.Count)
+				var pairs []int64
+				for p := range int64(queries * n) {
+					pairs = append(pairs, p)
+				}
+				if err := k.CountPairs(side, all, &w, pairs); err != nil {
+					t.Fatal(err)
+				}
+				w.Total()
+				if !slices.Equal(w.Count, want) {
+					t.Fatalf("%s, %d wanted, %v: single pairs count %v, want %v", name, wanted, isa, w.Count, want)
+				}
+				clear(w.Count)
+				for i := range queries {
+					w.NotePlaces(i, places[i])
+				}
+				w.Total()
+				if !slices.Equal(w.Count, want) {
+					t.Fatalf("%s, %d wanted: places count %v, want %v", name, wanted, w.Count, want)
+				}
+			}
+		}
+	}
+}
+
+// countByDefinition counts what ranks before each wanted item, and how many
+// items have each wanted one as the first that they rank before.
+func countByDefinition(k *Scorer, queries, others Side, w Wanted) (counts []int32, places [][]int32) {
+	for i := range queries.Len() {
+		from, to := w.Start[i], w.Start[i+1]
+		at := make([]int32, to-from)
+		before := make([]int32, to-from)
+		for j := range others.Len() {
+			score, first := k.Pair(queries, i, others, j), -1
+			for p := range before {
+				limit := w.Item[from+int64(p)]
+				if w.Limit != nil && w.Label[i] != w.Other[j] {
+					limit = w.Limit[from+int64(p)]
+				}
+				if other := w.Score[from+int64(p)]; score > other || score == other && int32(j) < limit {
+					before[p]++
+					if first < 0 {
+						first = p
+					}
+				}
+			}
+			if first >= 0 {
+				at[first]++
+			}
+		}
+		counts, places = append(counts, before...), append(places, at)
+	}
+	return counts, places
+}
+
+// blockOf is a block of a side.
+func blockOf(t *testing.T, k *Scorer, side Side) *Block {
+	t.Helper()
+	block, err := k.Block(side.Len())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(block.Close)
+	if err := block.Set(side); err != nil {
+		t.Fatal(err)
+	}
+	return block
+}
+
 // TestSearch: the best k of every query are those of the sorted scores.
 func TestSearch(t *testing.T) {
 	const n, queries = 700, 90
@@ -292,9 +405,9 @@ func TestSearch(t *testing.T) {
 	for i := 0; i < n; i += 3 { // many ties
 		copy(rows[i*64:(i+1)*64], rows[(i%30)*64:])
 	}
-	for _, level := range levels() {
+	for _, isa := range instructionSets() {
 		for _, k := range []int{1, 10, n - 1} {
-			knn := New(Options{Dim: 64, Level: level})
+			knn := New(Options{Dim: 64, ISA: isa})
 			r := filled(t, knn, rows)
 			best := NewBest(k, queries, true)
 			worker, err := knn.Worker()
@@ -331,7 +444,7 @@ func TestSearch(t *testing.T) {
 					return 0
 				})
 				if got := best.Sorted(i); !slices.Equal(got, want[:k]) {
-					t.Fatalf("%v, k %d, query %d: %v, want %v", level, k, i, got, want[:k])
+					t.Fatalf("%v, k %d, query %d: %v, want %v", isa, k, i, got, want[:k])
 				}
 			}
 			block.Close()
@@ -354,8 +467,8 @@ func TestBadRows(t *testing.T) {
 		{[]float32{1, 1, 0, 3e18}, true, 1},
 		{[]float32{3e38, 3e38, 1e-42, 0}, false, -1},
 	} {
-		for _, level := range levels() {
-			k := New(Options{Dim: 2, L2: test.l2, Level: level})
+		for _, isa := range instructionSets() {
+			k := New(Options{Dim: 2, L2: test.l2, ISA: isa})
 			r, err := k.Rows(3)
 			if err != nil {
 				t.Fatal(err)
@@ -363,7 +476,7 @@ func TestBadRows(t *testing.T) {
 			_, err = r.Fill(0, test.rows)
 			var bad *BadRow
 			if errors.As(err, &bad) != (test.row >= 0) || bad != nil && bad.Row != test.row {
-				t.Errorf("%v, %v, L2 %v: %v, want row %d", level, test.rows, test.l2, err, test.row)
+				t.Errorf("%v, %v, L2 %v: %v, want row %d", isa, test.rows, test.l2, err, test.row)
 			}
 			r.Close()
 		}
@@ -372,7 +485,7 @@ func TestBadRows(t *testing.T) {
 
 // TestRefuses: arguments that do not fit together never reach the kernels.
 func TestRefuses(t *testing.T) {
-	k := New(Options{Dim: 2, Ties: Pessimistic})
+	k := New(Options{Dim: 2})
 	r := filled(t, k, []float32{1, 2, 3, 4, 5, 6})
 	block, err := k.Block(2)
 	if err != nil {
@@ -397,7 +510,8 @@ func TestRefuses(t *testing.T) {
 		"not a whole tile":  worker.Count(side, block, 1, 2, nil, nil),
 		"short start":       worker.Count(side, block, 0, 2, []Wanted{{Start: whole[:3]}}, nil),
 		"short lists":       worker.Count(side, block, 0, 2, []Wanted{{Start: whole}}, nil),
-		"no labels":         worker.Count(side, block, 0, 2, []Wanted{{Start: whole, Score: []float32{0}, Item: []int32{0}, Count: []int32{0}}}, nil),
+		"no labels":         worker.Count(side, block, 0, 2, []Wanted{{Start: whole, Score: []float32{0}, Item: []int32{0}, Limit: []int32{0}, Count: []int32{0}}}, nil),
+		"no such pair":      k.CountPairs(side, side, &Wanted{Start: make([]int64, 4)}, []int64{9}),
 		"too few queries":   worker.Search(side, block, NewBest(1, 2, false), 0),
 	} {
 		if err == nil {
@@ -409,13 +523,13 @@ func TestRefuses(t *testing.T) {
 func BenchmarkTile(b *testing.B) {
 	const dim, n = 512, 4096
 	rows := hard(n, dim, "plain")
-	for _, level := range levels()[1:] {
+	for _, isa := range instructionSets()[1:] {
 		for _, exact := range []bool{false, true} {
-			k := New(Options{Dim: dim, Level: level, Exact: exact})
+			k := New(Options{Dim: dim, ISA: isa, Exact: exact})
 			if !exact && !k.Screens() {
 				continue
 			}
-			b.Run(fmt.Sprintf("%v/exact=%v", level, exact), func(b *testing.B) {
+			b.Run(fmt.Sprintf("%v/exact=%v", isa, exact), func(b *testing.B) {
 				r, err := k.Rows(n)
 				if err != nil {
 					b.Fatal(err)

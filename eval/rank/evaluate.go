@@ -81,7 +81,7 @@ func Evaluate(ctx context.Context, queries []Query, metrics []Metric, o Options)
 			return nil, err
 		}
 		for _, m := range metrics {
-			if err := m.check(q); err != nil {
+			if err := m.Check(q.Candidates); err != nil {
 				return nil, err
 			}
 		}

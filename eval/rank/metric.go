@@ -11,41 +11,120 @@ import (
 )
 
 // Metric is one figure of merit, written as on the command line: r@K, p@K,
-// map@r, rp, map, mrr. Every metric of a query lies in [0, 1], 1 is best.
+// map@r, rp, map, mrr. Every metric of a query lies in [0, 1], 1 is best. The
+// zero Metric is none: [ParseMetric] gives one.
 type Metric struct {
-	name string // without its K
-	K    int    // of r@K and p@K; else 0
+	definition *definition
+	K          int // of a metric whose name ends in @K, such as r@K; else 0
 }
 
+// definition is a metric as its file registers it.
+type definition struct {
+	name  string                             // "map@r"; with a parameter "r@K"
+	about string                             // in a line
+	of    func(ranks []int32, k int) float64 // of ascending ranks r_1 < … < r_R, R at least 1
+}
+
+var metrics = registry.New[*definition]("metric")
+
+// register adds a metric from its own file. A name that ends in @K takes a K,
+// which is at least 1 and at most the number of candidates.
+func register(name, about string, of func(ranks []int32, k int) float64) {
+	d := &definition{name, about, of}
+	metrics.Register(name, func() *definition { return d })
+}
+
+// MetricNames lists the names of all metrics, sorted; K stands for a number.
+func MetricNames() []string { return metrics.Names() }
+
+// String is the metric's name, with its K.
 func (m Metric) String() string {
-	if m.K > 0 {
-		return m.name + strconv.Itoa(m.K)
+	if m.definition == nil {
+		return ""
 	}
-	return m.name
+	if name, ok := strings.CutSuffix(m.definition.name, "K"); ok {
+		return name + strconv.Itoa(m.K)
+	}
+	return m.definition.name
 }
 
-// metrics are the formulas by name, on ascending ranks r_1 < … < r_R of a
-// query that is not lone.
-var metrics = map[string]func(ranks []int32, k int) float64{
-	// R@K = 1 if r_1 <= K.
-	"r@": func(ranks []int32, k int) float64 {
-		if int(ranks[0]) <= k {
-			return 1
-		}
+// About says in a line what the metric is.
+func (m Metric) About() string {
+	if m.definition == nil {
+		return ""
+	}
+	return m.definition.about
+}
+
+// Of is the metric of one query; 0 for a lone one.
+func (m Metric) Of(q Query) float64 {
+	if q.Lone() || m.definition == nil {
 		return 0
-	},
-	// P@K = |{m : r_m <= K}| / K.
-	"p@": func(ranks []int32, k int) float64 { return float64(within(ranks, k)) / float64(k) },
-	// R-precision = P@R.
-	"rp": func(ranks []int32, _ int) float64 { return float64(within(ranks, len(ranks))) / float64(len(ranks)) },
-	// AP@R = 1/R Σ_{r_m <= R} P(r_m) (Musgrave et al. 2020, section 3.2), P(r_m) = m / r_m.
-	"map@r": func(ranks []int32, _ int) float64 {
-		return precisionSum(ranks[:within(ranks, len(ranks))]) / float64(len(ranks))
-	},
-	// AP = 1/R Σ_m m / r_m, over the whole gallery.
-	"map": func(ranks []int32, _ int) float64 { return precisionSum(ranks) / float64(len(ranks)) },
-	// Reciprocal rank = 1 / r_1.
-	"mrr": func(ranks []int32, _ int) float64 { return 1 / float64(ranks[0]) },
+	}
+	return m.definition.of(q.Ranks, m.K)
+}
+
+// Check refuses a K beyond the number of candidates, as an input error.
+func (m Metric) Check(candidates int) error {
+	switch {
+	case m.definition == nil:
+		return fmt.Errorf("rank: a metric without a name; ParseMetric gives one")
+	case m.K > candidates:
+		return fault.Inputf("%v: only %d candidates are ranked; K may be at most that", m, candidates)
+	}
+	return nil
+}
+
+// UnmarshalText reads a metric's name, so that metrics are written as such in
+// recipes and JSON.
+func (m *Metric) UnmarshalText(text []byte) (err error) {
+	*m, err = ParseMetric(string(text))
+	return err
+}
+
+// MarshalText writes the metric's name.
+func (m Metric) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// ParseMetric reads a metric's name, such as "r@10" or "map@r". An unknown name
+// and a K that is no whole number from 1 on are input errors.
+func ParseMetric(name string) (Metric, error) {
+	if d, err := metrics.Make(name); err == nil && !strings.HasSuffix(name, "K") {
+		return Metric{definition: d}, nil
+	}
+	family, k, _ := strings.Cut(name, "@")
+	if d, err := metrics.Make(family + "@K"); err == nil {
+		n, err := strconv.ParseInt(k, 10, 32)
+		if err != nil || n < 1 || strconv.FormatInt(n, 10) != k {
+			return Metric{}, fault.Inputf("metrics: %q: K is a whole number from 1 on, as in %s@10", name, family)
+		}
+		return Metric{d, int(n)}, nil
+	}
+	known, hint := metrics.Names(), ""
+	examples := make([]string, len(known))
+	for i, word := range known {
+		examples[i] = strings.Replace(word, "K", "1", 1)
+	}
+	slices.SortStableFunc(examples, func(a, b string) int { return len(b) - len(a) }) // mapr is map@r rather than map
+	if near, ok := registry.Nearest(name, examples); ok {
+		hint = fmt.Sprintf("; did you mean %q?", near)
+	}
+	return Metric{}, fault.Inputf("metrics: unknown %q%s (known: %s)", name, hint, strings.Join(known, ", "))
+}
+
+// ParseMetrics reads names, none of them twice.
+func ParseMetrics(names ...string) ([]Metric, error) {
+	var all []Metric
+	for _, name := range names {
+		m, err := ParseMetric(name)
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(all, m) {
+			return nil, fault.Inputf("metrics: %v is asked for twice", m)
+		}
+		all = append(all, m)
+	}
+	return all, nil
 }
 
 // within counts the ranks up to k.
@@ -64,55 +143,4 @@ func precisionSum(ranks []int32) float64 {
 		sum += float64(m+1) / float64(r)
 	}
 	return sum
-}
-
-// Of is the metric of one query; 0 for a lone one.
-func (m Metric) Of(q Query) float64 {
-	if q.Lone() {
-		return 0
-	}
-	return metrics[m.name](q.Ranks, m.K)
-}
-
-// check refuses a K beyond the candidates.
-func (m Metric) check(q Query) error {
-	if m.K > q.Candidates {
-		return fault.Inputf("%v: only %d candidates are ranked; K may be at most that", m, q.Candidates)
-	}
-	return nil
-}
-
-// ParseMetrics reads a list such as "r@1,r@10,map@r,rp,map,mrr,p@5".
-func ParseMetrics(list string) ([]Metric, error) {
-	var out []Metric
-	for word := range strings.SplitSeq(list, ",") {
-		m, err := parseMetric(strings.TrimSpace(word))
-		if err != nil {
-			return nil, err
-		}
-		if slices.Contains(out, m) {
-			return nil, fault.Inputf("metrics: %v is asked for twice", m)
-		}
-		out = append(out, m)
-	}
-	return out, nil
-}
-
-func parseMetric(word string) (Metric, error) {
-	name, k, hasK := strings.Cut(word, "@")
-	if _, known := metrics[word]; known && !strings.HasSuffix(word, "@") {
-		return Metric{name: word}, nil
-	}
-	if _, known := metrics[name+"@"]; known && hasK {
-		n, err := strconv.ParseInt(k, 10, 32)
-		if err != nil || n < 1 || strconv.FormatInt(n, 10) != k {
-			return Metric{}, fault.Inputf("metrics: %q: K is a whole number from 1 on, as in %s@10", word, name)
-		}
-		return Metric{name: name + "@", K: int(n)}, nil
-	}
-	hint := ""
-	if near, ok := registry.Nearest(word, []string{"r@1", "p@1", "map@r", "rp", "map", "mrr"}); ok {
-		hint = fmt.Sprintf("; did you mean %q?", near)
-	}
-	return Metric{}, fault.Inputf("metrics: unknown %q%s (known: r@K, p@K, map@r, rp, map, mrr)", word, hint)
 }

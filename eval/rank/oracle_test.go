@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"testing"
 
 	"roadmap/eval/rank"
@@ -17,15 +18,11 @@ var names = []string{"r@1", "r@3", "p@2", "p@4", "rp", "map@r", "map", "mrr"}
 
 func metrics(t *testing.T, names []string) []rank.Metric {
 	t.Helper()
-	var out []rank.Metric
-	for _, name := range names {
-		m, err := rank.ParseMetrics(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out = append(out, m...)
+	all, err := rank.ParseMetrics(names...)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return out
+	return all
 }
 
 // grid is random scores on few levels, so that ties abound, and relevance.
@@ -43,40 +40,19 @@ func grid(random *rand.Rand, m, n int) ([][]float64, [][]bool) {
 
 // counted is one query's ranks by counting, as a streaming evaluation does it.
 func counted(scores []float64, relevant []bool, own int, ties rank.Ties) rank.Query {
-	q := rank.Query{Candidates: len(scores)}
-	if own >= 0 {
-		q.Candidates--
-	}
-	atRank := map[int]bool{}
-	for k := range scores {
-		if k == own || !relevant[k] {
-			continue
-		}
-		var c rank.Counts
-		for j := range scores {
-			switch {
-			case j == k || j == own:
-			case scores[j] > scores[k]:
-				c.Above++
-			case scores[j] < scores[k]:
-			case relevant[j]:
-				if j < k {
-					c.TiedRelevant++
-				}
-			default:
-				c.TiedIrrelevant++
-				if j < k {
-					c.TiedBefore++
-				}
-			}
-		}
-		atRank[ties.Rank(c)] = true
-	}
-	for r := 1; r <= q.Candidates; r++ {
-		if atRank[r] {
-			q.Ranks = append(q.Ranks, int32(r))
+	var candidates []rank.Candidate
+	for j := range scores {
+		if j != own {
+			candidates = append(candidates, rank.Candidate{Score: scores[j], Index: int32(j), Relevant: relevant[j]})
 		}
 	}
+	q := rank.Query{Candidates: len(candidates)}
+	for _, c := range candidates {
+		if c.Relevant {
+			q.Ranks = append(q.Ranks, int32(ties.Rank(c, candidates)))
+		}
+	}
+	slices.Sort(q.Ranks)
 	return q
 }
 

@@ -7,11 +7,7 @@
 // of them are relevant. Ranks count from 1. A query with R = 0 is lone.
 package rank
 
-import (
-	"fmt"
-
-	"roadmap/pkg/fault"
-)
+import "fmt"
 
 // Query is the ranking of one query.
 type Query struct {
@@ -34,44 +30,6 @@ func (q Query) check() error {
 	return nil
 }
 
-// Ties says how candidates of exactly the same score are ranked.
-type Ties string
-
-// The rules for ties.
-const (
-	ByIndex     Ties = "index"       // the earlier gallery item first
-	Pessimistic Ties = "pessimistic" // a relevant item after the irrelevant ones of its score
-	Optimistic  Ties = "optimistic"  // a relevant item before the irrelevant ones of its score
-)
-
-// ParseTies reads a rule's name.
-func ParseTies(name string) (Ties, error) {
-	return choose("ties", name, ByIndex, Pessimistic, Optimistic)
-}
-
-// Counts are how many other candidates stand in which relation to one relevant
-// item. All that a rank depends on can be counted in any order, in any tiles.
-type Counts struct {
-	Above          int // higher score
-	TiedRelevant   int // same score, relevant, smaller gallery index
-	TiedBefore     int // same score, irrelevant, smaller gallery index
-	TiedIrrelevant int // same score, irrelevant, any gallery index
-}
-
-// Rank is the relevant item's rank under the rule. Relevant items of one score
-// are ranked among themselves by gallery index under every rule.
-func (t Ties) Rank(c Counts) int {
-	rank := 1 + c.Above + c.TiedRelevant
-	switch t {
-	case Pessimistic:
-		return rank + c.TiedIrrelevant
-	case Optimistic:
-		return rank
-	default:
-		return rank + c.TiedBefore
-	}
-}
-
 // Lone says what a query without relevant items counts.
 type Lone string
 
@@ -83,15 +41,3 @@ const (
 
 // ParseLone reads a policy's name.
 func ParseLone(name string) (Lone, error) { return choose("lone", name, Skip, Zero) }
-
-// choose finds a name among an option's values, of which there are at least two.
-func choose[T ~string](option, name string, values ...T) (T, error) {
-	words := ""
-	for i, v := range values {
-		if string(v) == name {
-			return v, nil
-		}
-		words += []string{", ", " or "}[i/(len(values)-1)] + string(v)
-	}
-	return "", fault.Inputf("%s: %q is unknown; give %s", option, name, words[2:])
-}

@@ -3,6 +3,7 @@ package rank
 import (
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"roadmap/pkg/fault/faulttest"
@@ -10,7 +11,7 @@ import (
 
 func parse(t *testing.T, list string) []Metric {
 	t.Helper()
-	metrics, err := ParseMetrics(list)
+	metrics, err := ParseMetrics(strings.Split(list, ",")...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,13 +56,20 @@ func TestByHand(t *testing.T) {
 // TestTies ranks a relevant item of gallery index 5 that shares its score with
 // the relevant item 2 and the irrelevant items 1, 7 and 9, below 3 better ones.
 func TestTies(t *testing.T) {
-	c := Counts{Above: 3, TiedRelevant: 1, TiedBefore: 1, TiedIrrelevant: 3}
+	item := Candidate{Score: 0.5, Index: 5, Relevant: true}
+	candidates := []Candidate{
+		{0.9, 0, false}, {0.8, 8, true}, {0.7, 3, false}, // better
+		{0.5, 2, true}, {0.5, 6, true}, // as good, and relevant
+		{0.5, 1, false}, {0.5, 7, false}, {0.5, 9, false}, // as good, and irrelevant
+		{0.1, 4, true}, {0.4, 10, false}, item,
+	}
 	for ties, want := range map[Ties]int{
 		ByIndex:     3 + 1 + 1 + 1, // items 1 and 2, then itself
 		Optimistic:  3 + 1 + 1,     // item 2, then itself
 		Pessimistic: 3 + 3 + 1 + 1, // items 1, 7, 9 and 2, then itself
+		"":          3 + 1 + 1 + 1, // by index
 	} {
-		if got := ties.Rank(c); got != want {
+		if got := ties.Rank(item, candidates); got != want {
 			t.Errorf("%s: rank %d, want %d", ties, got, want)
 		}
 	}
@@ -85,7 +93,7 @@ func TestOptionNames(t *testing.T) {
 }
 
 func TestParseMetrics(t *testing.T) {
-	got := parse(t, "r@1, r@10,map@r,rp,map,mrr,p@5")
+	got := parse(t, "r@1,r@10,map@r,rp,map,mrr,p@5")
 	var names []string
 	for _, m := range got {
 		names = append(names, m.String())
@@ -103,12 +111,32 @@ func TestParseMetrics(t *testing.T) {
 		"r@1,mapr":     `unknown "mapr"; did you mean "map@r"?`,
 		"mmr":          `did you mean "mrr"?`,
 		"map@10":       `unknown "map@10"`,
-		"recall":       `known: r@K, p@K, map@r, rp, map, mrr`,
+		"recall":       `known: map, map@r, mrr, p@K, r@K, rp`,
 		"":             `unknown ""`,
 		"r@1,":         `unknown ""`,
 		"rp,r@1,rp":    "rp is asked for twice",
 	} {
-		_, err := ParseMetrics(list)
+		_, err := ParseMetrics(strings.Split(list, ",")...)
 		faulttest.Refused(t, err, "metrics: ", part)
+	}
+	if err := (Metric{}).Check(1); err == nil {
+		t.Error("the zero metric is taken for one")
+	}
+}
+
+// TestMetricText: a metric is its name, in text and back, and says what it is.
+func TestMetricText(t *testing.T) {
+	for _, name := range MetricNames() {
+		name = strings.Replace(name, "K", "12", 1)
+		var m Metric
+		if err := m.UnmarshalText([]byte(name)); err != nil {
+			t.Fatal(err)
+		}
+		if text, err := m.MarshalText(); string(text) != name || err != nil || m.About() == "" {
+			t.Errorf("%s: %q, %v, %q", name, text, err, m.About())
+		}
+	}
+	if err := new(Metric).UnmarshalText([]byte("r@K")); err == nil {
+		t.Error("r@K is no metric: K is not a number")
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"roadmap/eval"
 	"roadmap/eval/rank"
@@ -26,15 +25,15 @@ type Metrics map[string]float64
 // measurable checks, before anything is trained, that the test split can be
 // evaluated by the recipe's metrics.
 func (r *Run) measurable() error {
-	metrics, err := rank.ParseMetrics(strings.Join(r.recipe.Eval.Metrics, ","))
+	o, err := r.evalOptions()
 	if err != nil {
-		return fmt.Errorf("eval.%w", err) // which begins with "metrics: "
+		return err
 	}
-	if err := r.evalOptions().Validate(); err != nil {
+	if err := o.Validate(); err != nil {
 		return err
 	}
 	candidates := r.testSet.Len() - 1
-	for _, m := range metrics {
+	for _, m := range o.Metrics {
 		if m.K > candidates {
 			return fault.Inputf("eval.metrics: %s looks at more than the %d candidates of %s %s; lower it", m, candidates, r.testSet.Name, r.testSet.Split)
 		}
@@ -46,8 +45,12 @@ func (r *Run) measurable() error {
 }
 
 // evalOptions are what the recipe asks of an evaluation.
-func (r *Run) evalOptions() eval.Options {
-	return eval.Options{Metrics: r.recipe.Eval.Metrics, Device: r.device}
+func (r *Run) evalOptions() (eval.Options, error) {
+	metrics, err := rank.ParseMetrics(r.recipe.Eval.Metrics...)
+	if err != nil {
+		return eval.Options{}, fmt.Errorf("eval.%w", err) // which begins with "metrics: "
+	}
+	return eval.Options{Metrics: metrics, Device: r.device}, nil
 }
 
 // evaluate measures the network on the test split and records the result by
@@ -60,11 +63,15 @@ func (r *Run) evaluate(ctx context.Context, log *journal) error {
 }
 
 func (r *Run) measure(ctx context.Context, log *journal) error {
+	o, err := r.evalOptions()
+	if err != nil {
+		return err
+	}
 	embeddings, err := r.embedTest(ctx)
 	if err != nil {
 		return err
 	}
-	result, err := eval.Run(ctx, eval.Input{Query: eval.Float32s(embeddings, r.model.Dim()), QueryLabels: r.testSet.Labels()}, r.evalOptions())
+	result, err := eval.Run(ctx, eval.Input{Query: eval.Float32s(embeddings, r.model.Dim()), QueryLabels: r.testSet.Labels()}, o)
 	if err != nil {
 		return fmt.Errorf("evaluate %s %s: %w", r.testSet.Name, r.testSet.Split, err)
 	}

@@ -12,37 +12,6 @@ import (
 // Spread is the mean of a figure over repetitions, and its sample standard deviation.
 type Spread struct{ Mean, SD float64 }
 
-// VehicleID evaluates by the protocol of VehicleID: repeats times, one random
-// image of each class is the gallery and all others are queries. It returns
-// each metric's mean and deviation, and the last repetition's result.
-func VehicleID(ctx context.Context, in Input, repeats int, o Options) (map[string]Spread, *Result, error) {
-	if in.Gallery != nil || len(in.Levels) > 0 {
-		return nil, nil, fault.Inputf("the VehicleID protocol draws the gallery from one set of embeddings with one label each")
-	}
-	if err := in.check(nil); err != nil {
-		return nil, nil, err
-	}
-	splits, err := rank.VehicleID(in.QueryLabels, repeats, o.Seed)
-	if err != nil {
-		return nil, nil, err
-	}
-	values := map[string][]float64{}
-	var last *Result
-	for split := range splits {
-		last, err = Run(ctx, Input{
-			Query: Select(in.Query, split.Query), QueryLabels: pick(in.QueryLabels, split.Query),
-			Gallery: Select(in.Query, split.Gallery), GalleryLabels: pick(in.QueryLabels, split.Gallery),
-		}, o)
-		if err != nil {
-			return nil, nil, err
-		}
-		for name, value := range last.Metrics {
-			values[name] = append(values[name], value)
-		}
-	}
-	return spreads(values), last, nil
-}
-
 func spreads(values map[string][]float64) map[string]Spread {
 	out := map[string]Spread{}
 	for name, list := range values {
