@@ -2,8 +2,10 @@ package eval
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -286,6 +288,74 @@ func TestGapByHand(t *testing.T) {
 	}
 	if got.Lone != 1 || got.Queries != 6 || math.Abs(got.DG-(got.InBatch-got.AP)) > 1e-15 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestGapReference compares with the equations written term by term in Python
+// (testdata/gap.py).
+func TestGapReference(t *testing.T) {
+	text, err := os.ReadFile("testdata/gap.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct {
+		Rows        [][]float64
+		Labels      []int64
+		Batches     [][]int
+		Alpha, Beta float64
+		Queries     []*struct { // null: lone
+			AP, Bound8, Bound9, Worst8, Worst9 float64
+			InBatch                            float64 `json:"in_batch"`
+		}
+	}
+	if err := json.Unmarshal(text, &cases); err != nil || len(cases) != 3 {
+		t.Fatal(len(cases), err)
+	}
+	for n, c := range cases {
+		in := Input{Query: set{rows: c.Rows}.matrix(), QueryLabels: c.Labels}
+		got, err := DecomposabilityGap(context.Background(), in, c.Batches, GapOptions{Alpha: c.Alpha, Beta: c.Beta}, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mean, counted := 0.0, 0.0
+		for _, q := range got.PerQuery {
+			want := c.Queries[q.Row]
+			if q.Lone != (want == nil) {
+				t.Errorf("case %d, row %d: lone: %v", n, q.Row, q.Lone)
+			}
+			if q.Lone || want == nil {
+				continue
+			}
+			mean += want.Bound9
+			counted++
+			for name, pair := range map[string][2]float64{"AP": {q.AP, want.AP}, "AP in batches": {q.InBatch, want.InBatch}, "eq. 8": {q.Bound8, want.Bound8}, "eq. 9": {q.Bound9, want.Bound9}} {
+				if math.Abs(pair[0]-pair[1]) > 1e-12 {
+					t.Errorf("case %d, row %d: %s is %v, want %v", n, q.Row, name, pair[0], pair[1])
+				}
+			}
+			if q.Worst8 < want.Worst8-1e-12 || q.Worst9 < want.Worst9-1e-12 || q.Worst8 > 1 || q.Worst9 > 1 {
+				t.Errorf("case %d, row %d: over all orders at most %v and %v; an order gives %v and %v", n, q.Row, q.Worst8, q.Worst9, want.Worst8, want.Worst9)
+			}
+		}
+		if math.Abs(got.Bound9-mean/counted) > 1e-12 || got.Lone != 1 {
+			t.Errorf("case %d: eq. 9 is %v with %d lone, want %v", n, got.Bound9, got.Lone, mean/counted)
+		}
+	}
+}
+
+// TestGapOfTheOthers: a positive below alpha comes after its own batch's good
+// ones and all positives and negatives of earlier batches, whatever their scores.
+func TestGapOfTheOthers(t *testing.T) {
+	var q QueryGap
+	q.bound([]part{{positives: 3, negatives: 4, good: 1, bad: 2}, {positives: 2, negatives: 5, good: 1}})
+	// Batch 1: one good, two others, no batch before: 1/1, 2/2, 3/3. Batch 2: one good after batch 1's good one and its two
+	// bad ones: 2/4; one other after batch 1's 3 positives, the good one of its own and batch 1's 4 negatives: 5/9.
+	if want := 1 - (1+1+1+2./4+5./9)/5; math.Abs(q.Bound9-want) > 1e-15 {
+		t.Errorf("eq. 9 is %v, want %v", q.Bound9, want)
+	}
+	// Eq. 8: batch 2's two after 3 positives and 4 negatives.
+	if want := 1 - (1+1+1+4./8+5./9)/5; math.Abs(q.Bound8-want) > 1e-15 {
+		t.Errorf("eq. 8 is %v, want %v", q.Bound8, want)
 	}
 }
 

@@ -13,7 +13,9 @@ import (
 )
 
 // TileRows is the most rows of a moving side.
-const TileRows = C.KNN_MOVING_ROWS
+const TileRows = 256
+
+var _ = [1]struct{}{}[TileRows-C.KNN_MOVING_ROWS] // they are equal
 
 // Wanted are items whose ranks are wanted, of a side's rows as queries. Those
 // of row i are entries Start[i]-Start[0] … Start[i+1]-Start[0] of the other

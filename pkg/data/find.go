@@ -50,12 +50,9 @@ func Find(spec, root string) (*Dataset, error) {
 	return (&Folder{Root: spec, OnError: Fail}).Open(All)
 }
 
-// rooted is a collection whose files are in a place of the user's.
+// rooted is a collection whose files are in a place of the user's. Each says so
+// in its own file, by a method at.
 type rooted interface{ at(root string) }
-
-func (f *Folder) at(root string)   { f.Root = root }
-func (o *Omniglot) at(root string) { o.Root = root }
-func (l *List) at(root string)     { l.Root = root }
 
 func setRoot(c Collection, name, root string) error {
 	if root == "" {

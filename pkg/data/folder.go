@@ -37,6 +37,8 @@ func (f *Folder) Validate() error {
 	return f.OnError.validate("folder")
 }
 
+func (f *Folder) at(root string) { f.Root = root }
+
 // Open implements Collection.
 func (f *Folder) Open(split string) (*Dataset, error) {
 	if err := f.Validate(); err != nil {

@@ -37,6 +37,8 @@ type List struct {
 // Validate checks the settings that need no file.
 func (l *List) Validate() error { return l.OnError.validate("list") }
 
+func (l *List) at(root string) { l.Root = root }
+
 // Open implements Collection. That the images exist is seen when they are
 // read, or with OnError skip.
 func (l *List) Open(split string) (*Dataset, error) {

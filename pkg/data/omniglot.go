@@ -42,6 +42,8 @@ func (o *Omniglot) Validate() error {
 	return o.OnError.validate("omniglot")
 }
 
+func (o *Omniglot) at(root string) { o.Root = root }
+
 // Open implements Collection.
 func (o *Omniglot) Open(split string) (*Dataset, error) {
 	if err := o.Validate(); err != nil {
