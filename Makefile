@@ -35,7 +35,7 @@ VERSION ?= $(or $(shell git describe --tags --always --dirty 2>/dev/null),develo
 
 # The packages that build without C: their tests run in seconds, and on a
 # machine without libtorch.
-PURE = $(shell go list -e -f '{{.ImportPath}} {{join .Deps " "}}' ./... | awk '!/roadmap\/pkg\/(torch|jpeg)|sugarme\/gotch/ { print $$1 }')
+PURE = $(shell go list -e -f '{{.ImportPath}} {{join .Deps " "}}' ./... | awk '!/roadmap\/(pkg\/(torch|jpeg)|eval\/knn)|sugarme\/gotch/ { print $$1 }')
 SOURCES = find . -name '.?*' -prune -o -name '$(1)' -print
 
 .PHONY: help
@@ -63,12 +63,13 @@ test: setup tools ## every check and every test
 	@echo "go vet"; go vet ./...
 	@echo "staticcheck"; .tools/staticcheck -checks all,-ST1003 ./...
 	@echo "pure Go packages"; CGO_ENABLED=0 go build $(PURE); CGO_ENABLED=0 go vet $(PURE)
-	@echo "go test -race ./pkg/torch/..."; go test -race -timeout 30m ./pkg/torch/...
+	@echo "go test -race ./pkg/torch/... ./eval/knn"; go test -race -timeout 30m ./pkg/torch/... ./eval/knn
 	@echo "go test ./..."; go test -timeout 30m ./...
 
 .PHONY: pure
 pure: ## test the packages that need no libtorch, where there is none
 	@CGO_ENABLED=0 go test $(PURE)
+	@env -u CGO_CFLAGS -u CGO_CXXFLAGS -u CGO_LDFLAGS go test ./eval/knn
 
 .PHONY: bench
 bench: build python ## this machine's speed, beside the same work in Python's torch

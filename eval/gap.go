@@ -20,7 +20,7 @@ type Gap struct {
 	// query over the batches that hold a positive of it, as the AP of a ranking
 	// without one is not defined.
 	AP, InBatch float64
-	DG          float64 // eq. 6: InBatch - AP
+	DG          float64 // InBatch - AP: eq. 6, which as printed divides by the number of all batches
 	// Bound8 and Bound9 are eq. 8 and 9 with the batches in the order given.
 	// They assume that the AP within every batch is 1.
 	Bound8, Bound9 float64

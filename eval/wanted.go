@@ -170,13 +170,13 @@ func (w *wantedRanks) score(c *comparison, by *worker, g group) error {
 }
 
 // sort orders items by descending score, then ascending number.
-func (by *worker) sort(score []float32, item []int32) {
-	by.keys = by.keys[:0]
+func (w *worker) sort(score []float32, item []int32) {
+	w.keys = w.keys[:0]
 	for i, v := range score {
-		by.keys = append(by.keys, rankedKey(v, item[i]))
+		w.keys = append(w.keys, rankedKey(v, item[i]))
 	}
-	slices.Sort(by.keys)
-	for i, k := range by.keys {
+	slices.Sort(w.keys)
+	for i, k := range w.keys {
 		score[i], item[i] = keyScore(k), int32(uint32(k))
 	}
 }

@@ -30,7 +30,7 @@ func evalVerb() *cli.Command {
 			"nothing but the embeddings and labels has an influence on the figures.\n\n" +
 			"Embeddings are .npy or .safetensors, of any size (they are mapped); labels .npy, .txt, or .csv such as\n" +
 			"embed writes. --run, or --model, --weights and --data, embed the images first.\n\n" +
-			"Metrics: " + strings.Join(rank.MetricNames(), ", ") + ".\n\n" +
+			"Metrics, means over the queries:\n" + metricsHelp() + "\n" +
 			"Examples:\n  roadmap eval --embeddings test.npy --labels test.csv --metrics r@1,r@10,map@r --bootstrap 1000\n" +
 			"  roadmap eval --embeddings query.npy --labels query.txt --gallery gallery.npy --gallery-labels gallery.txt\n" +
 			"  roadmap eval --run runs/glyphs_demo --json\n" +
@@ -67,6 +67,16 @@ func evalVerb() *cli.Command {
 // imageFlags are those of networkFlags that do not mean something else here.
 func imageFlags() []cli.Flag {
 	return slices.DeleteFunc(networkFlags(), func(f cli.Flag) bool { return f.Names()[0] == "precision" })
+}
+
+// metricsHelp is a line a metric.
+func metricsHelp() (text string) {
+	for _, name := range rank.MetricNames() {
+		if m, err := rank.ParseMetric(strings.Replace(name, "K", "1", 1)); err == nil {
+			text += fmt.Sprintf("  %-5s  %s\n", name, m.About())
+		}
+	}
+	return text
 }
 
 // eachProtocol calls use with every protocol and its name.

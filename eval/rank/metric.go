@@ -12,7 +12,7 @@ import (
 
 // Metric is one figure of merit, written as on the command line: r@K, p@K,
 // map@r, rp, map, mrr. Every metric of a query lies in [0, 1], 1 is best. The
-// zero Metric is none: [ParseMetric] gives one.
+// zero Metric is not valid; [ParseMetric] gives one.
 type Metric struct {
 	definition *definition
 	K          int // of a metric whose name ends in @K, such as r@K; else 0

@@ -1,7 +1,7 @@
 package rank
 
 func init() {
-	register("mrr", "mean reciprocal rank: 1 / rank of the first relevant item", func(ranks []int32, _ int) float64 {
+	register("mrr", "reciprocal rank: 1 / rank of the first relevant item", func(ranks []int32, _ int) float64 {
 		return 1 / float64(ranks[0])
 	})
 }

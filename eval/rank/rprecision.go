@@ -1,7 +1,7 @@
 package rank
 
 func init() {
-	register("rp", "R-precision: precision at R, the number of relevant items", func(ranks []int32, _ int) float64 {
+	register("rp", "R-precision: relevant items among the first R, over R", func(ranks []int32, _ int) float64 {
 		return float64(within(ranks, len(ranks))) / float64(len(ranks))
 	})
 }
