@@ -63,7 +63,3 @@ rt_one rt_function(rt_handle value, rt_handle *inputs, int n, int always, int64_
 }
 
 int rt_grad_enabled(void) { return at::GradMode::is_enabled(); }
-
-char *rt_set_data(rt_handle t, rt_handle data) {
-  return guard([&] { ref(t).set_data(ref(data)); });
-}

@@ -138,13 +138,3 @@ func Checkpoint(x *Tensor, f func(x *Tensor, again bool) *Tensor) *Tensor {
 	}
 	return kept
 }
-
-// SetData makes t hold data's elements, of whatever dtype, device and layout,
-// instead of its own, and keeps t's place in histories and optimisers. t must
-// have no gradient.
-func (t *Tensor) SetData(data *Tensor) error {
-	if err := aliveAll([]*Tensor{t, data}); err != nil {
-		return err
-	}
-	return failure("SetData", C.rt_set_data(t.h, data.h), t, data)
-}

@@ -1,5 +1,4 @@
-// Differentiable functions whose backward is written in Go, and tensors
-// replaced in place.
+// Differentiable functions whose backward is written in Go.
 #ifndef ROADMAP_TORCH_FUNCTION_H
 #define ROADMAP_TORCH_FUNCTION_H
 #include "ops.h"
@@ -14,7 +13,6 @@ extern "C" {
 // even where no input does.
 rt_one rt_function(rt_handle value, rt_handle *inputs, int n, int always, int64_t ticket);
 int rt_grad_enabled(void);
-char *rt_set_data(rt_handle t, rt_handle data);
 
 #ifdef __cplusplus
 }

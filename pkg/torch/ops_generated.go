@@ -79,14 +79,6 @@ static rt_one rt_mul_scalar(rt_handle self, double other) {
 	r.err = get_and_reset_last_err();
 	return r;
 }
-void atg_mul_(tensor *, tensor self, tensor other);
-static rt_one rt_mul_(rt_handle self, rt_handle other) {
-	rt_one r = {0};
-	atg_mul_((tensor *)&r.t, (tensor)self, (tensor)other);
-	if (r.t) at_free((tensor)r.t);
-	r.err = get_and_reset_last_err();
-	return r;
-}
 void atg_mul_scalar_(tensor *, tensor self, scalar other);
 static rt_one rt_mul_scalar_(rt_handle self, double other) {
 	rt_one r = {0};
@@ -113,24 +105,6 @@ static rt_one rt_div_scalar(rt_handle self, double other) {
 	r.err = get_and_reset_last_err();
 	return r;
 }
-void atg_div_(tensor *, tensor self, tensor other);
-static rt_one rt_div_(rt_handle self, rt_handle other) {
-	rt_one r = {0};
-	atg_div_((tensor *)&r.t, (tensor)self, (tensor)other);
-	if (r.t) at_free((tensor)r.t);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_div_scalar_(tensor *, tensor self, scalar other);
-static rt_one rt_div_scalar_(rt_handle self, double other) {
-	rt_one r = {0};
-	scalar other_s = rt_scalar(other, (tensor)self);
-	atg_div_scalar_((tensor *)&r.t, (tensor)self, other_s);
-	ats_free(other_s);
-	if (r.t) at_free((tensor)r.t);
-	r.err = get_and_reset_last_err();
-	return r;
-}
 void atg_rsub_scalar(tensor *, tensor self, scalar other);
 static rt_one rt_rsub_scalar(rt_handle self, double other) {
 	rt_one r = {0};
@@ -140,44 +114,12 @@ static rt_one rt_rsub_scalar(rt_handle self, double other) {
 	r.err = get_and_reset_last_err();
 	return r;
 }
-void atg_addcmul(tensor *, tensor self, tensor tensor1, tensor tensor2);
-static rt_one rt_addcmul(rt_handle self, rt_handle tensor1, rt_handle tensor2) {
-	rt_one r = {0};
-	atg_addcmul((tensor *)&r.t, (tensor)self, (tensor)tensor1, (tensor)tensor2);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_addcmul_(tensor *, tensor self, tensor tensor1, tensor tensor2);
-static rt_one rt_addcmul_(rt_handle self, rt_handle tensor1, rt_handle tensor2) {
-	rt_one r = {0};
-	atg_addcmul_((tensor *)&r.t, (tensor)self, (tensor)tensor1, (tensor)tensor2);
-	if (r.t) at_free((tensor)r.t);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_addcdiv(tensor *, tensor self, tensor tensor1, tensor tensor2);
-static rt_one rt_addcdiv(rt_handle self, rt_handle tensor1, rt_handle tensor2) {
-	rt_one r = {0};
-	atg_addcdiv((tensor *)&r.t, (tensor)self, (tensor)tensor1, (tensor)tensor2);
-	r.err = get_and_reset_last_err();
-	return r;
-}
 void atg_lerp(tensor *, tensor self, tensor end, scalar weight);
 static rt_one rt_lerp(rt_handle self, rt_handle end, double weight) {
 	rt_one r = {0};
 	scalar weight_s = rt_scalar(weight, (tensor)self);
 	atg_lerp((tensor *)&r.t, (tensor)self, (tensor)end, weight_s);
 	ats_free(weight_s);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_lerp_(tensor *, tensor self, tensor end, scalar weight);
-static rt_one rt_lerp_(rt_handle self, rt_handle end, double weight) {
-	rt_one r = {0};
-	scalar weight_s = rt_scalar(weight, (tensor)self);
-	atg_lerp_((tensor *)&r.t, (tensor)self, (tensor)end, weight_s);
-	ats_free(weight_s);
-	if (r.t) at_free((tensor)r.t);
 	r.err = get_and_reset_last_err();
 	return r;
 }
@@ -195,24 +137,10 @@ static rt_one rt_abs(rt_handle self) {
 	r.err = get_and_reset_last_err();
 	return r;
 }
-void atg_sign(tensor *, tensor self);
-static rt_one rt_sign(rt_handle self) {
-	rt_one r = {0};
-	atg_sign((tensor *)&r.t, (tensor)self);
-	r.err = get_and_reset_last_err();
-	return r;
-}
 void atg_exp(tensor *, tensor self);
 static rt_one rt_exp(rt_handle self) {
 	rt_one r = {0};
 	atg_exp((tensor *)&r.t, (tensor)self);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_expm1(tensor *, tensor self);
-static rt_one rt_expm1(rt_handle self) {
-	rt_one r = {0};
-	atg_expm1((tensor *)&r.t, (tensor)self);
 	r.err = get_and_reset_last_err();
 	return r;
 }
@@ -234,13 +162,6 @@ void atg_sqrt(tensor *, tensor self);
 static rt_one rt_sqrt(rt_handle self) {
 	rt_one r = {0};
 	atg_sqrt((tensor *)&r.t, (tensor)self);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_rsqrt(tensor *, tensor self);
-static rt_one rt_rsqrt(rt_handle self) {
-	rt_one r = {0};
-	atg_rsqrt((tensor *)&r.t, (tensor)self);
 	r.err = get_and_reset_last_err();
 	return r;
 }
@@ -288,31 +209,6 @@ static rt_one rt_round(rt_handle self) {
 	r.err = get_and_reset_last_err();
 	return r;
 }
-void atg_floor_divide_scalar(tensor *, tensor self, scalar other);
-static rt_one rt_floor_divide_scalar(rt_handle self, double other) {
-	rt_one r = {0};
-	scalar other_s = rt_scalar(other, (tensor)self);
-	atg_floor_divide_scalar((tensor *)&r.t, (tensor)self, other_s);
-	ats_free(other_s);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_remainder(tensor *, tensor self, scalar other);
-static rt_one rt_remainder(rt_handle self, double other) {
-	rt_one r = {0};
-	scalar other_s = rt_scalar(other, (tensor)self);
-	atg_remainder((tensor *)&r.t, (tensor)self, other_s);
-	ats_free(other_s);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_erf(tensor *, tensor self);
-static rt_one rt_erf(rt_handle self) {
-	rt_one r = {0};
-	atg_erf((tensor *)&r.t, (tensor)self);
-	r.err = get_and_reset_last_err();
-	return r;
-}
 void atg_clamp(tensor *, tensor self, scalar min, scalar max);
 static rt_one rt_clamp(rt_handle self, double min, double max) {
 	rt_one r = {0};
@@ -345,15 +241,6 @@ static rt_one rt_clamp_min(rt_handle self, double min) {
 	r.err = get_and_reset_last_err();
 	return r;
 }
-void atg_clamp_max(tensor *, tensor self, scalar max);
-static rt_one rt_clamp_max(rt_handle self, double max) {
-	rt_one r = {0};
-	scalar max_s = rt_scalar(max, (tensor)self);
-	atg_clamp_max((tensor *)&r.t, (tensor)self, max_s);
-	ats_free(max_s);
-	r.err = get_and_reset_last_err();
-	return r;
-}
 void atg_maximum(tensor *, tensor self, tensor other);
 static rt_one rt_maximum(rt_handle self, rt_handle other) {
 	rt_one r = {0};
@@ -365,13 +252,6 @@ void atg_minimum(tensor *, tensor self, tensor other);
 static rt_one rt_minimum(rt_handle self, rt_handle other) {
 	rt_one r = {0};
 	atg_minimum((tensor *)&r.t, (tensor)self, (tensor)other);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_nan_to_num(tensor *, tensor self, double nan_v, uint8_t nan_null, double posinf_v, uint8_t posinf_null, double neginf_v, uint8_t neginf_null);
-static rt_one rt_nan_to_num(rt_handle self, double nan_v, double posinf_v, double neginf_v) {
-	rt_one r = {0};
-	atg_nan_to_num((tensor *)&r.t, (tensor)self, nan_v, 0, posinf_v, 0, neginf_v, 0);
 	r.err = get_and_reset_last_err();
 	return r;
 }
@@ -405,15 +285,6 @@ static rt_one rt_ne_tensor(rt_handle self, rt_handle other) {
 	r.err = get_and_reset_last_err();
 	return r;
 }
-void atg_ne(tensor *, tensor self, scalar other);
-static rt_one rt_ne(rt_handle self, double other) {
-	rt_one r = {0};
-	scalar other_s = rt_scalar(other, (tensor)self);
-	atg_ne((tensor *)&r.t, (tensor)self, other_s);
-	ats_free(other_s);
-	r.err = get_and_reset_last_err();
-	return r;
-}
 void atg_lt_tensor(tensor *, tensor self, tensor other);
 static rt_one rt_lt_tensor(rt_handle self, rt_handle other) {
 	rt_one r = {0};
@@ -426,22 +297,6 @@ static rt_one rt_lt(rt_handle self, double other) {
 	rt_one r = {0};
 	scalar other_s = rt_scalar(other, (tensor)self);
 	atg_lt((tensor *)&r.t, (tensor)self, other_s);
-	ats_free(other_s);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_le_tensor(tensor *, tensor self, tensor other);
-static rt_one rt_le_tensor(rt_handle self, rt_handle other) {
-	rt_one r = {0};
-	atg_le_tensor((tensor *)&r.t, (tensor)self, (tensor)other);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_le(tensor *, tensor self, scalar other);
-static rt_one rt_le(rt_handle self, double other) {
-	rt_one r = {0};
-	scalar other_s = rt_scalar(other, (tensor)self);
-	atg_le((tensor *)&r.t, (tensor)self, other_s);
 	ats_free(other_s);
 	r.err = get_and_reset_last_err();
 	return r;
@@ -475,13 +330,6 @@ static rt_one rt_ge(rt_handle self, double other) {
 	scalar other_s = rt_scalar(other, (tensor)self);
 	atg_ge((tensor *)&r.t, (tensor)self, other_s);
 	ats_free(other_s);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_logical_not(tensor *, tensor self);
-static rt_one rt_logical_not(rt_handle self) {
-	rt_one r = {0};
-	atg_logical_not((tensor *)&r.t, (tensor)self);
 	r.err = get_and_reset_last_err();
 	return r;
 }
@@ -520,40 +368,10 @@ static rt_one rt_all(rt_handle self) {
 	r.err = get_and_reset_last_err();
 	return r;
 }
-void atg_all_dim(tensor *, tensor self, int64_t dim, int keepdim);
-static rt_one rt_all_dim(rt_handle self, int64_t dim, int keepdim) {
-	rt_one r = {0};
-	atg_all_dim((tensor *)&r.t, (tensor)self, dim, keepdim);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_any(tensor *, tensor self);
-static rt_one rt_any(rt_handle self) {
-	rt_one r = {0};
-	atg_any((tensor *)&r.t, (tensor)self);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_any_dim(tensor *, tensor self, int64_t dim, int keepdim);
-static rt_one rt_any_dim(rt_handle self, int64_t dim, int keepdim) {
-	rt_one r = {0};
-	atg_any_dim((tensor *)&r.t, (tensor)self, dim, keepdim);
-	r.err = get_and_reset_last_err();
-	return r;
-}
 void atg_where_self(tensor *, tensor condition, tensor self, tensor other);
 static rt_one rt_where_self(rt_handle condition, rt_handle self, rt_handle other) {
 	rt_one r = {0};
 	atg_where_self((tensor *)&r.t, (tensor)condition, (tensor)self, (tensor)other);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_masked_fill(tensor *, tensor self, tensor mask, scalar value);
-static rt_one rt_masked_fill(rt_handle self, rt_handle mask, double value) {
-	rt_one r = {0};
-	scalar value_s = rt_scalar(value, (tensor)self);
-	atg_masked_fill((tensor *)&r.t, (tensor)self, (tensor)mask, value_s);
-	ats_free(value_s);
 	r.err = get_and_reset_last_err();
 	return r;
 }
@@ -571,13 +389,6 @@ void atg_masked_select(tensor *, tensor self, tensor mask);
 static rt_one rt_masked_select(rt_handle self, rt_handle mask) {
 	rt_one r = {0};
 	atg_masked_select((tensor *)&r.t, (tensor)self, (tensor)mask);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_nonzero(tensor *, tensor self);
-static rt_many rt_nonzero(rt_handle self) {
-	rt_many r = {0};
-	atg_nonzero((tensor *)r.t, (tensor)self);
 	r.err = get_and_reset_last_err();
 	return r;
 }
@@ -617,27 +428,6 @@ static rt_one rt_gelu(rt_handle self, char *approximate_ptr, int approximate_len
 	r.err = get_and_reset_last_err();
 	return r;
 }
-void atg_silu(tensor *, tensor self);
-static rt_one rt_silu(rt_handle self) {
-	rt_one r = {0};
-	atg_silu((tensor *)&r.t, (tensor)self);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_softplus(tensor *, tensor self);
-static rt_one rt_softplus(rt_handle self) {
-	rt_one r = {0};
-	atg_softplus((tensor *)&r.t, (tensor)self);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_softmax(tensor *, tensor self, int64_t dim, int dtype);
-static rt_one rt_softmax(rt_handle self, int64_t dim) {
-	rt_one r = {0};
-	atg_softmax((tensor *)&r.t, (tensor)self, dim, at_scalar_type((tensor)self));
-	r.err = get_and_reset_last_err();
-	return r;
-}
 void atg_log_softmax(tensor *, tensor self, int64_t dim, int dtype);
 static rt_one rt_log_softmax(rt_handle self, int64_t dim) {
 	rt_one r = {0};
@@ -649,13 +439,6 @@ void atg_logsumexp(tensor *, tensor self, int64_t *dim_data, int dim_len, int ke
 static rt_one rt_logsumexp(rt_handle self, int64_t *dim_data, int dim_len, int keepdim) {
 	rt_one r = {0};
 	atg_logsumexp((tensor *)&r.t, (tensor)self, dim_data, dim_len, keepdim);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_dropout(tensor *, tensor input, double p, int train);
-static rt_one rt_dropout(rt_handle input, double p, int train) {
-	rt_one r = {0};
-	atg_dropout((tensor *)&r.t, (tensor)input, p, train);
 	r.err = get_and_reset_last_err();
 	return r;
 }
@@ -684,13 +467,6 @@ void atg_mean_dim(tensor *, tensor self, int64_t *dim_data, int dim_len, int kee
 static rt_one rt_mean_dim(rt_handle self, int64_t *dim_data, int dim_len, int keepdim) {
 	rt_one r = {0};
 	atg_mean_dim((tensor *)&r.t, (tensor)self, dim_data, dim_len, keepdim, at_scalar_type((tensor)self));
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_var_dim(tensor *, tensor self, int64_t *dim_data, int dim_len, int unbiased, int keepdim);
-static rt_one rt_var_dim(rt_handle self, int64_t *dim_data, int dim_len, int unbiased, int keepdim) {
-	rt_one r = {0};
-	atg_var_dim((tensor *)&r.t, (tensor)self, dim_data, dim_len, unbiased, keepdim);
 	r.err = get_and_reset_last_err();
 	return r;
 }
@@ -736,33 +512,12 @@ static rt_one rt_amin(rt_handle self, int64_t *dim_data, int dim_len, int keepdi
 	r.err = get_and_reset_last_err();
 	return r;
 }
-void atg_argmax(tensor *, tensor self, int64_t dim_v, uint8_t dim_null, int keepdim);
-static rt_one rt_argmax(rt_handle self, int64_t dim_v, int keepdim) {
-	rt_one r = {0};
-	atg_argmax((tensor *)&r.t, (tensor)self, dim_v, 0, keepdim);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_argmin(tensor *, tensor self, int64_t dim_v, uint8_t dim_null, int keepdim);
-static rt_one rt_argmin(rt_handle self, int64_t dim_v, int keepdim) {
-	rt_one r = {0};
-	atg_argmin((tensor *)&r.t, (tensor)self, dim_v, 0, keepdim);
-	r.err = get_and_reset_last_err();
-	return r;
-}
 void atg_norm_scalaropt_dim(tensor *, tensor self, scalar p, int64_t *dim_data, int dim_len, int keepdim);
 static rt_one rt_norm_scalaropt_dim(rt_handle self, double p, int64_t *dim_data, int dim_len, int keepdim) {
 	rt_one r = {0};
 	scalar p_s = rt_scalar(p, (tensor)self);
 	atg_norm_scalaropt_dim((tensor *)&r.t, (tensor)self, p_s, dim_data, dim_len, keepdim);
 	ats_free(p_s);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_cummax(tensor *, tensor self, int64_t dim);
-static rt_many rt_cummax(rt_handle self, int64_t dim) {
-	rt_many r = {0};
-	atg_cummax((tensor *)r.t, (tensor)self, dim);
 	r.err = get_and_reset_last_err();
 	return r;
 }
@@ -773,39 +528,11 @@ static rt_one rt_matmul(rt_handle self, rt_handle other) {
 	r.err = get_and_reset_last_err();
 	return r;
 }
-void atg_mm(tensor *, tensor self, tensor mat2);
-static rt_one rt_mm(rt_handle self, rt_handle mat2) {
-	rt_one r = {0};
-	atg_mm((tensor *)&r.t, (tensor)self, (tensor)mat2);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_bmm(tensor *, tensor self, tensor mat2);
-static rt_one rt_bmm(rt_handle self, rt_handle mat2) {
-	rt_one r = {0};
-	atg_bmm((tensor *)&r.t, (tensor)self, (tensor)mat2);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_addmm(tensor *, tensor self, tensor mat1, tensor mat2);
-static rt_one rt_addmm(rt_handle self, rt_handle mat1, rt_handle mat2) {
-	rt_one r = {0};
-	atg_addmm((tensor *)&r.t, (tensor)self, (tensor)mat1, (tensor)mat2);
-	r.err = get_and_reset_last_err();
-	return r;
-}
 void atg_addmm_(tensor *, tensor self, tensor mat1, tensor mat2);
 static rt_one rt_addmm_(rt_handle self, rt_handle mat1, rt_handle mat2) {
 	rt_one r = {0};
 	atg_addmm_((tensor *)&r.t, (tensor)self, (tensor)mat1, (tensor)mat2);
 	if (r.t) at_free((tensor)r.t);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_outer(tensor *, tensor self, tensor vec2);
-static rt_one rt_outer(rt_handle self, rt_handle vec2) {
-	rt_one r = {0};
-	atg_outer((tensor *)&r.t, (tensor)self, (tensor)vec2);
 	r.err = get_and_reset_last_err();
 	return r;
 }
@@ -900,13 +627,6 @@ static rt_one rt_select(rt_handle self, int64_t dim, int64_t index) {
 	r.err = get_and_reset_last_err();
 	return r;
 }
-void atg_diagonal(tensor *, tensor self, int64_t offset, int64_t dim1, int64_t dim2);
-static rt_one rt_diagonal(rt_handle self, int64_t offset, int64_t dim1, int64_t dim2) {
-	rt_one r = {0};
-	atg_diagonal((tensor *)&r.t, (tensor)self, offset, dim1, dim2);
-	r.err = get_and_reset_last_err();
-	return r;
-}
 void atg_fill_diagonal_(tensor *, tensor self, scalar fill_value, int wrap);
 static rt_one rt_fill_diagonal_(rt_handle self, double fill_value) {
 	rt_one r = {0};
@@ -931,34 +651,6 @@ static rt_one rt_flip(rt_handle self, int64_t *dims_data, int dims_len) {
 	r.err = get_and_reset_last_err();
 	return r;
 }
-void atg_roll(tensor *, tensor self, int64_t *shifts_data, int shifts_len, int64_t *dims_data, int dims_len);
-static rt_one rt_roll(rt_handle self, int64_t *shifts_data, int shifts_len, int64_t *dims_data, int dims_len) {
-	rt_one r = {0};
-	atg_roll((tensor *)&r.t, (tensor)self, shifts_data, shifts_len, dims_data, dims_len);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_tril(tensor *, tensor self, int64_t diagonal);
-static rt_one rt_tril(rt_handle self, int64_t diagonal) {
-	rt_one r = {0};
-	atg_tril((tensor *)&r.t, (tensor)self, diagonal);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_triu(tensor *, tensor self, int64_t diagonal);
-static rt_one rt_triu(rt_handle self, int64_t diagonal) {
-	rt_one r = {0};
-	atg_triu((tensor *)&r.t, (tensor)self, diagonal);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_unfold(tensor *, tensor self, int64_t dimension, int64_t size, int64_t step);
-static rt_one rt_unfold(rt_handle self, int64_t dimension, int64_t size, int64_t step) {
-	rt_one r = {0};
-	atg_unfold((tensor *)&r.t, (tensor)self, dimension, size, step);
-	r.err = get_and_reset_last_err();
-	return r;
-}
 void atg_cat(tensor *, tensor *tensors_data, int tensors_len, int64_t dim);
 static rt_one rt_cat(rt_handle *tensors_data, int tensors_len, int64_t dim) {
 	rt_one r = {0};
@@ -977,21 +669,6 @@ void atg_index_select(tensor *, tensor self, int64_t dim, tensor index);
 static rt_one rt_index_select(rt_handle self, int64_t dim, rt_handle index) {
 	rt_one r = {0};
 	atg_index_select((tensor *)&r.t, (tensor)self, dim, (tensor)index);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_index_add(tensor *, tensor self, int64_t dim, tensor index, tensor source);
-static rt_one rt_index_add(rt_handle self, int64_t dim, rt_handle index, rt_handle source) {
-	rt_one r = {0};
-	atg_index_add((tensor *)&r.t, (tensor)self, dim, (tensor)index, (tensor)source);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_index_add_(tensor *, tensor self, int64_t dim, tensor index, tensor source);
-static rt_one rt_index_add_(rt_handle self, int64_t dim, rt_handle index, rt_handle source) {
-	rt_one r = {0};
-	atg_index_add_((tensor *)&r.t, (tensor)self, dim, (tensor)index, (tensor)source);
-	if (r.t) at_free((tensor)r.t);
 	r.err = get_and_reset_last_err();
 	return r;
 }
@@ -1017,34 +694,11 @@ static rt_one rt_scatter(rt_handle self, int64_t dim, rt_handle index, rt_handle
 	r.err = get_and_reset_last_err();
 	return r;
 }
-void atg_scatter_add(tensor *, tensor self, int64_t dim, tensor index, tensor src);
-static rt_one rt_scatter_add(rt_handle self, int64_t dim, rt_handle index, rt_handle src) {
-	rt_one r = {0};
-	atg_scatter_add((tensor *)&r.t, (tensor)self, dim, (tensor)index, (tensor)src);
-	r.err = get_and_reset_last_err();
-	return r;
-}
 void atg_scatter_add_(tensor *, tensor self, int64_t dim, tensor index, tensor src);
 static rt_one rt_scatter_add_(rt_handle self, int64_t dim, rt_handle index, rt_handle src) {
 	rt_one r = {0};
 	atg_scatter_add_((tensor *)&r.t, (tensor)self, dim, (tensor)index, (tensor)src);
 	if (r.t) at_free((tensor)r.t);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_scatter_value(tensor *, tensor self, int64_t dim, tensor index, scalar value);
-static rt_one rt_scatter_value(rt_handle self, int64_t dim, rt_handle index, double value) {
-	rt_one r = {0};
-	scalar value_s = rt_scalar(value, (tensor)self);
-	atg_scatter_value((tensor *)&r.t, (tensor)self, dim, (tensor)index, value_s);
-	ats_free(value_s);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_take_along_dim(tensor *, tensor self, tensor indices, int64_t dim_v, uint8_t dim_null);
-static rt_one rt_take_along_dim(rt_handle self, rt_handle indices, int64_t dim_v) {
-	rt_one r = {0};
-	atg_take_along_dim((tensor *)&r.t, (tensor)self, (tensor)indices, dim_v, 0);
 	r.err = get_and_reset_last_err();
 	return r;
 }
@@ -1080,20 +734,6 @@ void atg_bincount(tensor *, tensor self, tensor weights, int64_t minlength);
 static rt_one rt_bincount(rt_handle self, rt_handle weights, int64_t minlength) {
 	rt_one r = {0};
 	atg_bincount((tensor *)&r.t, (tensor)self, (tensor)weights, minlength);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_one_hot(tensor *, tensor self, int64_t num_classes);
-static rt_one rt_one_hot(rt_handle self, int64_t num_classes) {
-	rt_one r = {0};
-	atg_one_hot((tensor *)&r.t, (tensor)self, num_classes);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_embedding(tensor *, tensor weight, tensor indices, int64_t padding_idx, int scale_grad_by_freq, int sparse);
-static rt_one rt_embedding(rt_handle weight, rt_handle indices, int64_t padding_idx, int scale_grad_by_freq, int sparse) {
-	rt_one r = {0};
-	atg_embedding((tensor *)&r.t, (tensor)weight, (tensor)indices, padding_idx, scale_grad_by_freq, sparse);
 	r.err = get_and_reset_last_err();
 	return r;
 }
@@ -1182,13 +822,6 @@ static rt_one rt_full(int64_t *size_data, int size_len, double fill_value, int o
 	r.err = get_and_reset_last_err();
 	return r;
 }
-void atg_eye(tensor *, int64_t n, int options_kind, int options_device);
-static rt_one rt_eye(int64_t n, int options_kind, int options_device) {
-	rt_one r = {0};
-	atg_eye((tensor *)&r.t, n, options_kind, options_device);
-	r.err = get_and_reset_last_err();
-	return r;
-}
 void atg_arange_start_step(tensor *, scalar start, scalar end, scalar step, int options_kind, int options_device);
 static rt_one rt_arange_start_step(double start, double end, double step, int options_kind, int options_device) {
 	rt_one r = {0};
@@ -1213,37 +846,6 @@ void atg_rand(tensor *, int64_t *size_data, int size_len, int options_kind, int 
 static rt_one rt_rand(int64_t *size_data, int size_len, int options_kind, int options_device) {
 	rt_one r = {0};
 	atg_rand((tensor *)&r.t, size_data, size_len, options_kind, options_device);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_randperm(tensor *, int64_t n, int options_kind, int options_device);
-static rt_one rt_randperm(int64_t n, int options_kind, int options_device) {
-	rt_one r = {0};
-	atg_randperm((tensor *)&r.t, n, options_kind, options_device);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_normal_(tensor *, tensor self, double mean, double std);
-static rt_one rt_normal_(rt_handle self, double mean, double std) {
-	rt_one r = {0};
-	atg_normal_((tensor *)&r.t, (tensor)self, mean, std);
-	if (r.t) at_free((tensor)r.t);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_uniform_(tensor *, tensor self, double from, double to);
-static rt_one rt_uniform_(rt_handle self, double from, double to) {
-	rt_one r = {0};
-	atg_uniform_((tensor *)&r.t, (tensor)self, from, to);
-	if (r.t) at_free((tensor)r.t);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_bernoulli_float_(tensor *, tensor self, double p);
-static rt_one rt_bernoulli_float_(rt_handle self, double p) {
-	rt_one r = {0};
-	atg_bernoulli_float_((tensor *)&r.t, (tensor)self, p);
-	if (r.t) at_free((tensor)r.t);
 	r.err = get_and_reset_last_err();
 	return r;
 }
@@ -1275,38 +877,10 @@ static rt_one rt_max_pool2d(rt_handle self, int64_t *kernel_size_data, int kerne
 	r.err = get_and_reset_last_err();
 	return r;
 }
-void atg_avg_pool2d(tensor *, tensor self, int64_t *kernel_size_data, int kernel_size_len, int64_t *stride_data, int stride_len, int64_t *padding_data, int padding_len, int ceil_mode, int count_include_pad, int64_t divisor_override_v, uint8_t divisor_override_null);
-static rt_one rt_avg_pool2d(rt_handle self, int64_t *kernel_size_data, int kernel_size_len, int64_t *stride_data, int stride_len, int64_t *padding_data, int padding_len, int ceil_mode, int count_include_pad) {
-	rt_one r = {0};
-	atg_avg_pool2d((tensor *)&r.t, (tensor)self, kernel_size_data, kernel_size_len, stride_data, stride_len, padding_data, padding_len, ceil_mode, count_include_pad, 0, 1);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_adaptive_avg_pool2d(tensor *, tensor self, int64_t *output_size_data, int output_size_len);
-static rt_one rt_adaptive_avg_pool2d(rt_handle self, int64_t *output_size_data, int output_size_len) {
-	rt_one r = {0};
-	atg_adaptive_avg_pool2d((tensor *)&r.t, (tensor)self, output_size_data, output_size_len);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_adaptive_max_pool2d(tensor *, tensor self, int64_t *output_size_data, int output_size_len);
-static rt_many rt_adaptive_max_pool2d(rt_handle self, int64_t *output_size_data, int output_size_len) {
-	rt_many r = {0};
-	atg_adaptive_max_pool2d((tensor *)r.t, (tensor)self, output_size_data, output_size_len);
-	r.err = get_and_reset_last_err();
-	return r;
-}
 void atg_scaled_dot_product_attention(tensor *, tensor query, tensor key, tensor value, tensor attn_mask, double dropout_p, int is_causal, double scale_v, uint8_t scale_null);
 static rt_one rt_scaled_dot_product_attention(rt_handle query, rt_handle key, rt_handle value, rt_handle attn_mask, double dropout_p, int is_causal) {
 	rt_one r = {0};
 	atg_scaled_dot_product_attention((tensor *)&r.t, (tensor)query, (tensor)key, (tensor)value, (tensor)attn_mask, dropout_p, is_causal, 0, 1);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_upsample_bilinear2d(tensor *, tensor self, int64_t *output_size_data, int output_size_len, int align_corners, double scales_h_v, uint8_t scales_h_null, double scales_w_v, uint8_t scales_w_null);
-static rt_one rt_upsample_bilinear2d(rt_handle self, int64_t *output_size_data, int output_size_len, int align_corners) {
-	rt_one r = {0};
-	atg_upsample_bilinear2d((tensor *)&r.t, (tensor)self, output_size_data, output_size_len, align_corners, 0, 1, 0, 1);
 	r.err = get_and_reset_last_err();
 	return r;
 }
@@ -1317,31 +891,10 @@ static rt_one rt__upsample_bilinear2d_aa(rt_handle self, int64_t *output_size_da
 	r.err = get_and_reset_last_err();
 	return r;
 }
-void atg_upsample_bicubic2d(tensor *, tensor self, int64_t *output_size_data, int output_size_len, int align_corners, double scales_h_v, uint8_t scales_h_null, double scales_w_v, uint8_t scales_w_null);
-static rt_one rt_upsample_bicubic2d(rt_handle self, int64_t *output_size_data, int output_size_len, int align_corners) {
-	rt_one r = {0};
-	atg_upsample_bicubic2d((tensor *)&r.t, (tensor)self, output_size_data, output_size_len, align_corners, 0, 1, 0, 1);
-	r.err = get_and_reset_last_err();
-	return r;
-}
 void atg__upsample_bicubic2d_aa(tensor *, tensor self, int64_t *output_size_data, int output_size_len, int align_corners, double scales_h_v, uint8_t scales_h_null, double scales_w_v, uint8_t scales_w_null);
 static rt_one rt__upsample_bicubic2d_aa(rt_handle self, int64_t *output_size_data, int output_size_len, int align_corners) {
 	rt_one r = {0};
 	atg__upsample_bicubic2d_aa((tensor *)&r.t, (tensor)self, output_size_data, output_size_len, align_corners, 0, 1, 0, 1);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_cross_entropy_loss(tensor *, tensor self, tensor target, tensor weight, int64_t reduction, int64_t ignore_index, double label_smoothing);
-static rt_one rt_cross_entropy_loss(rt_handle self, rt_handle target, rt_handle weight, int64_t reduction, int64_t ignore_index, double label_smoothing) {
-	rt_one r = {0};
-	atg_cross_entropy_loss((tensor *)&r.t, (tensor)self, (tensor)target, (tensor)weight, reduction, ignore_index, label_smoothing);
-	r.err = get_and_reset_last_err();
-	return r;
-}
-void atg_nll_loss(tensor *, tensor self, tensor target, tensor weight, int64_t reduction, int64_t ignore_index);
-static rt_one rt_nll_loss(rt_handle self, rt_handle target, rt_handle weight, int64_t reduction, int64_t ignore_index) {
-	rt_one r = {0};
-	atg_nll_loss((tensor *)&r.t, (tensor)self, (tensor)target, (tensor)weight, reduction, ignore_index);
 	r.err = get_and_reset_last_err();
 	return r;
 }
@@ -1476,20 +1029,6 @@ func (t *Tensor) MulScalar(other float64) *Tensor {
 	return s.own(r.t)
 }
 
-// MulInPlace multiplies t by other elementwise.
-func (t *Tensor) MulInPlace(other *Tensor) *Tensor {
-	s, ok := join("MulInPlace", t, other)
-	if !ok {
-		return t
-	}
-	r := C.rt_mul_(t.h, other.h)
-	if r.err != nil {
-		s.refuse("MulInPlace", r.err, t, other)
-		return t
-	}
-	return t
-}
-
 // MulScalarInPlace multiplies t by other.
 func (t *Tensor) MulScalarInPlace(other float64) *Tensor {
 	s, ok := join("MulScalarInPlace", t)
@@ -1532,34 +1071,6 @@ func (t *Tensor) DivScalar(other float64) *Tensor {
 	return s.own(r.t)
 }
 
-// DivInPlace divides t by other elementwise.
-func (t *Tensor) DivInPlace(other *Tensor) *Tensor {
-	s, ok := join("DivInPlace", t, other)
-	if !ok {
-		return t
-	}
-	r := C.rt_div_(t.h, other.h)
-	if r.err != nil {
-		s.refuse("DivInPlace", r.err, t, other)
-		return t
-	}
-	return t
-}
-
-// DivScalarInPlace divides t by other.
-func (t *Tensor) DivScalarInPlace(other float64) *Tensor {
-	s, ok := join("DivScalarInPlace", t)
-	if !ok {
-		return t
-	}
-	r := C.rt_div_scalar_(t.h, C.double(other))
-	if r.err != nil {
-		s.refuse("DivScalarInPlace", r.err, t)
-		return t
-	}
-	return t
-}
-
 // RSubScalar returns other - t.
 func (t *Tensor) RSubScalar(other float64) *Tensor {
 	s, ok := join("RSubScalar", t)
@@ -1569,48 +1080,6 @@ func (t *Tensor) RSubScalar(other float64) *Tensor {
 	r := C.rt_rsub_scalar(t.h, C.double(other))
 	if r.err != nil {
 		s.refuse("RSubScalar", r.err, t)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
-// AddCMul returns t + tensor1 · tensor2.
-func (t *Tensor) AddCMul(tensor1 *Tensor, tensor2 *Tensor) *Tensor {
-	s, ok := join("AddCMul", t, tensor1, tensor2)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_addcmul(t.h, tensor1.h, tensor2.h)
-	if r.err != nil {
-		s.refuse("AddCMul", r.err, t, tensor1, tensor2)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
-// AddCMulInPlace adds tensor1 · tensor2 to t.
-func (t *Tensor) AddCMulInPlace(tensor1 *Tensor, tensor2 *Tensor) *Tensor {
-	s, ok := join("AddCMulInPlace", t, tensor1, tensor2)
-	if !ok {
-		return t
-	}
-	r := C.rt_addcmul_(t.h, tensor1.h, tensor2.h)
-	if r.err != nil {
-		s.refuse("AddCMulInPlace", r.err, t, tensor1, tensor2)
-		return t
-	}
-	return t
-}
-
-// AddCDiv returns t + tensor1 / tensor2.
-func (t *Tensor) AddCDiv(tensor1 *Tensor, tensor2 *Tensor) *Tensor {
-	s, ok := join("AddCDiv", t, tensor1, tensor2)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_addcdiv(t.h, tensor1.h, tensor2.h)
-	if r.err != nil {
-		s.refuse("AddCDiv", r.err, t, tensor1, tensor2)
 		return s.dead()
 	}
 	return s.own(r.t)
@@ -1628,20 +1097,6 @@ func (t *Tensor) Lerp(end *Tensor, weight float64) *Tensor {
 		return s.dead()
 	}
 	return s.own(r.t)
-}
-
-// LerpInPlace moves t towards end by weight.
-func (t *Tensor) LerpInPlace(end *Tensor, weight float64) *Tensor {
-	s, ok := join("LerpInPlace", t, end)
-	if !ok {
-		return t
-	}
-	r := C.rt_lerp_(t.h, end.h, C.double(weight))
-	if r.err != nil {
-		s.refuse("LerpInPlace", r.err, t, end)
-		return t
-	}
-	return t
 }
 
 // Neg returns -t.
@@ -1672,20 +1127,6 @@ func (t *Tensor) Abs() *Tensor {
 	return s.own(r.t)
 }
 
-// Sign returns the sign of each element, 0 for 0.
-func (t *Tensor) Sign() *Tensor {
-	s, ok := join("Sign", t)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_sign(t.h)
-	if r.err != nil {
-		s.refuse("Sign", r.err, t)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
 // Exp returns e^t.
 func (t *Tensor) Exp() *Tensor {
 	s, ok := join("Exp", t)
@@ -1695,20 +1136,6 @@ func (t *Tensor) Exp() *Tensor {
 	r := C.rt_exp(t.h)
 	if r.err != nil {
 		s.refuse("Exp", r.err, t)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
-// Expm1 returns e^t - 1.
-func (t *Tensor) Expm1() *Tensor {
-	s, ok := join("Expm1", t)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_expm1(t.h)
-	if r.err != nil {
-		s.refuse("Expm1", r.err, t)
 		return s.dead()
 	}
 	return s.own(r.t)
@@ -1751,20 +1178,6 @@ func (t *Tensor) Sqrt() *Tensor {
 	r := C.rt_sqrt(t.h)
 	if r.err != nil {
 		s.refuse("Sqrt", r.err, t)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
-// Rsqrt returns 1/√t.
-func (t *Tensor) Rsqrt() *Tensor {
-	s, ok := join("Rsqrt", t)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_rsqrt(t.h)
-	if r.err != nil {
-		s.refuse("Rsqrt", r.err, t)
 		return s.dead()
 	}
 	return s.own(r.t)
@@ -1854,48 +1267,6 @@ func (t *Tensor) Round() *Tensor {
 	return s.own(r.t)
 }
 
-// FloorDivideScalar returns ⌊t / other⌋.
-func (t *Tensor) FloorDivideScalar(other float64) *Tensor {
-	s, ok := join("FloorDivideScalar", t)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_floor_divide_scalar(t.h, C.double(other))
-	if r.err != nil {
-		s.refuse("FloorDivideScalar", r.err, t)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
-// RemainderScalar returns t modulo other.
-func (t *Tensor) RemainderScalar(other float64) *Tensor {
-	s, ok := join("RemainderScalar", t)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_remainder(t.h, C.double(other))
-	if r.err != nil {
-		s.refuse("RemainderScalar", r.err, t)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
-// Erf returns the error function.
-func (t *Tensor) Erf() *Tensor {
-	s, ok := join("Erf", t)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_erf(t.h)
-	if r.err != nil {
-		s.refuse("Erf", r.err, t)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
 // Clamp limits t to [min, max].
 func (t *Tensor) Clamp(min float64, max float64) *Tensor {
 	s, ok := join("Clamp", t)
@@ -1938,20 +1309,6 @@ func (t *Tensor) ClampMin(min float64) *Tensor {
 	return s.own(r.t)
 }
 
-// ClampMax limits t to (-∞, max].
-func (t *Tensor) ClampMax(max float64) *Tensor {
-	s, ok := join("ClampMax", t)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_clamp_max(t.h, C.double(max))
-	if r.err != nil {
-		s.refuse("ClampMax", r.err, t)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
 // Maximum returns the elementwise larger of t and other.
 func (t *Tensor) Maximum(other *Tensor) *Tensor {
 	s, ok := join("Maximum", t, other)
@@ -1975,20 +1332,6 @@ func (t *Tensor) Minimum(other *Tensor) *Tensor {
 	r := C.rt_minimum(t.h, other.h)
 	if r.err != nil {
 		s.refuse("Minimum", r.err, t, other)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
-// NanToNum replaces NaN and infinities.
-func (t *Tensor) NanToNum(nan float64, posinf float64, neginf float64) *Tensor {
-	s, ok := join("NanToNum", t)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_nan_to_num(t.h, C.double(nan), C.double(posinf), C.double(neginf))
-	if r.err != nil {
-		s.refuse("NanToNum", r.err, t)
 		return s.dead()
 	}
 	return s.own(r.t)
@@ -2050,20 +1393,6 @@ func (t *Tensor) Ne(other *Tensor) *Tensor {
 	return s.own(r.t)
 }
 
-// NeScalar returns t != other as Bool.
-func (t *Tensor) NeScalar(other float64) *Tensor {
-	s, ok := join("NeScalar", t)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_ne(t.h, C.double(other))
-	if r.err != nil {
-		s.refuse("NeScalar", r.err, t)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
 // Lt returns t < other as Bool, broadcast.
 func (t *Tensor) Lt(other *Tensor) *Tensor {
 	s, ok := join("Lt", t, other)
@@ -2087,34 +1416,6 @@ func (t *Tensor) LtScalar(other float64) *Tensor {
 	r := C.rt_lt(t.h, C.double(other))
 	if r.err != nil {
 		s.refuse("LtScalar", r.err, t)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
-// Le returns t <= other as Bool, broadcast.
-func (t *Tensor) Le(other *Tensor) *Tensor {
-	s, ok := join("Le", t, other)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_le_tensor(t.h, other.h)
-	if r.err != nil {
-		s.refuse("Le", r.err, t, other)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
-// LeScalar returns t <= other as Bool.
-func (t *Tensor) LeScalar(other float64) *Tensor {
-	s, ok := join("LeScalar", t)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_le(t.h, C.double(other))
-	if r.err != nil {
-		s.refuse("LeScalar", r.err, t)
 		return s.dead()
 	}
 	return s.own(r.t)
@@ -2171,20 +1472,6 @@ func (t *Tensor) GeScalar(other float64) *Tensor {
 	r := C.rt_ge(t.h, C.double(other))
 	if r.err != nil {
 		s.refuse("GeScalar", r.err, t)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
-// Not returns the logical not as Bool.
-func (t *Tensor) Not() *Tensor {
-	s, ok := join("Not", t)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_logical_not(t.h)
-	if r.err != nil {
-		s.refuse("Not", r.err, t)
 		return s.dead()
 	}
 	return s.own(r.t)
@@ -2260,48 +1547,6 @@ func (t *Tensor) All() *Tensor {
 	return s.own(r.t)
 }
 
-// AllDim returns whether every element along dim is true.
-func (t *Tensor) AllDim(dim int64, keepdim bool) *Tensor {
-	s, ok := join("AllDim", t)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_all_dim(t.h, C.int64_t(dim), cbool(keepdim))
-	if r.err != nil {
-		s.refuse("AllDim", r.err, t)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
-// Any returns whether some element is true.
-func (t *Tensor) Any() *Tensor {
-	s, ok := join("Any", t)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_any(t.h)
-	if r.err != nil {
-		s.refuse("Any", r.err, t)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
-// AnyDim returns whether some element along dim is true.
-func (t *Tensor) AnyDim(dim int64, keepdim bool) *Tensor {
-	s, ok := join("AnyDim", t)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_any_dim(t.h, C.int64_t(dim), cbool(keepdim))
-	if r.err != nil {
-		s.refuse("AnyDim", r.err, t)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
 // Where returns self where t (Bool) is true and other elsewhere; t is the condition.
 func (t *Tensor) Where(self *Tensor, other *Tensor) *Tensor {
 	s, ok := join("Where", t, self, other)
@@ -2311,20 +1556,6 @@ func (t *Tensor) Where(self *Tensor, other *Tensor) *Tensor {
 	r := C.rt_where_self(t.h, self.h, other.h)
 	if r.err != nil {
 		s.refuse("Where", r.err, t, self, other)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
-// MaskedFill returns t with value where mask is true.
-func (t *Tensor) MaskedFill(mask *Tensor, value float64) *Tensor {
-	s, ok := join("MaskedFill", t, mask)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_masked_fill(t.h, mask.h, C.double(value))
-	if r.err != nil {
-		s.refuse("MaskedFill", r.err, t, mask)
 		return s.dead()
 	}
 	return s.own(r.t)
@@ -2356,20 +1587,6 @@ func (t *Tensor) MaskedSelect(mask *Tensor) *Tensor {
 		return s.dead()
 	}
 	return s.own(r.t)
-}
-
-// Nonzero returns the indices of the elements that are not zero, [k, dim] int64.
-func (t *Tensor) Nonzero() (*Tensor, *Tensor, *Tensor) {
-	s, ok := join("Nonzero", t)
-	if !ok {
-		return s.dead(), s.dead(), s.dead()
-	}
-	r := C.rt_nonzero(t.h)
-	if r.err != nil {
-		s.refuse("Nonzero", r.err, t)
-		return s.dead(), s.dead(), s.dead()
-	}
-	return s.own(r.t[0]), s.own(r.t[1]), s.own(r.t[2])
 }
 
 // ReLU returns max(0, t); its derivative at 0 is 0.
@@ -2442,48 +1659,6 @@ func (t *Tensor) GELU(approximate string) *Tensor {
 	return s.own(r.t)
 }
 
-// SiLU returns t · σ(t).
-func (t *Tensor) SiLU() *Tensor {
-	s, ok := join("SiLU", t)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_silu(t.h)
-	if r.err != nil {
-		s.refuse("SiLU", r.err, t)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
-// Softplus returns ln(1 + e^(beta·t))/beta, linear above threshold.
-func (t *Tensor) Softplus() *Tensor {
-	s, ok := join("Softplus", t)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_softplus(t.h)
-	if r.err != nil {
-		s.refuse("Softplus", r.err, t)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
-// Softmax returns the softmax along dim.
-func (t *Tensor) Softmax(dim int64) *Tensor {
-	s, ok := join("Softmax", t)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_softmax(t.h, C.int64_t(dim))
-	if r.err != nil {
-		s.refuse("Softmax", r.err, t)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
 // LogSoftmax returns the logarithm of the softmax along dim.
 func (t *Tensor) LogSoftmax(dim int64) *Tensor {
 	s, ok := join("LogSoftmax", t)
@@ -2507,20 +1682,6 @@ func (t *Tensor) LogSumExp(dim []int64, keepdim bool) *Tensor {
 	r := C.rt_logsumexp(t.h, (*C.int64_t)(unsafe.SliceData(dim)), C.int(len(dim)), cbool(keepdim))
 	if r.err != nil {
 		s.refuse("LogSumExp", r.err, t)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
-// Dropout zeroes elements with probability p when train is true and scales the rest.
-func (t *Tensor) Dropout(p float64, train bool) *Tensor {
-	s, ok := join("Dropout", t)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_dropout(t.h, C.double(p), cbool(train))
-	if r.err != nil {
-		s.refuse("Dropout", r.err, t)
 		return s.dead()
 	}
 	return s.own(r.t)
@@ -2577,20 +1738,6 @@ func (t *Tensor) MeanDim(dim []int64, keepdim bool) *Tensor {
 	r := C.rt_mean_dim(t.h, (*C.int64_t)(unsafe.SliceData(dim)), C.int(len(dim)), cbool(keepdim))
 	if r.err != nil {
 		s.refuse("MeanDim", r.err, t)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
-// Var returns variances along dim.
-func (t *Tensor) Var(dim []int64, unbiased bool, keepdim bool) *Tensor {
-	s, ok := join("Var", t)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_var_dim(t.h, (*C.int64_t)(unsafe.SliceData(dim)), C.int(len(dim)), cbool(unbiased), cbool(keepdim))
-	if r.err != nil {
-		s.refuse("Var", r.err, t)
 		return s.dead()
 	}
 	return s.own(r.t)
@@ -2680,34 +1827,6 @@ func (t *Tensor) AMin(dim []int64, keepdim bool) *Tensor {
 	return s.own(r.t)
 }
 
-// ArgMax returns the index of the largest element along dim.
-func (t *Tensor) ArgMax(dim int64, keepdim bool) *Tensor {
-	s, ok := join("ArgMax", t)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_argmax(t.h, C.int64_t(dim), cbool(keepdim))
-	if r.err != nil {
-		s.refuse("ArgMax", r.err, t)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
-// ArgMin returns the index of the smallest element along dim.
-func (t *Tensor) ArgMin(dim int64, keepdim bool) *Tensor {
-	s, ok := join("ArgMin", t)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_argmin(t.h, C.int64_t(dim), cbool(keepdim))
-	if r.err != nil {
-		s.refuse("ArgMin", r.err, t)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
 // Norm returns p-norms along dim.
 func (t *Tensor) Norm(p float64, dim []int64, keepdim bool) *Tensor {
 	s, ok := join("Norm", t)
@@ -2722,20 +1841,6 @@ func (t *Tensor) Norm(p float64, dim []int64, keepdim bool) *Tensor {
 	return s.own(r.t)
 }
 
-// CumMax returns the running maximum along dim and its indices.
-func (t *Tensor) CumMax(dim int64) (*Tensor, *Tensor) {
-	s, ok := join("CumMax", t)
-	if !ok {
-		return s.dead(), s.dead()
-	}
-	r := C.rt_cummax(t.h, C.int64_t(dim))
-	if r.err != nil {
-		s.refuse("CumMax", r.err, t)
-		return s.dead(), s.dead()
-	}
-	return s.own(r.t[0]), s.own(r.t[1])
-}
-
 // MatMul returns the matrix product, batched as torch.matmul.
 func (t *Tensor) MatMul(other *Tensor) *Tensor {
 	s, ok := join("MatMul", t, other)
@@ -2745,48 +1850,6 @@ func (t *Tensor) MatMul(other *Tensor) *Tensor {
 	r := C.rt_matmul(t.h, other.h)
 	if r.err != nil {
 		s.refuse("MatMul", r.err, t, other)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
-// MM returns the product of two matrices.
-func (t *Tensor) MM(mat2 *Tensor) *Tensor {
-	s, ok := join("MM", t, mat2)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_mm(t.h, mat2.h)
-	if r.err != nil {
-		s.refuse("MM", r.err, t, mat2)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
-// BMM returns the products of two batches of matrices.
-func (t *Tensor) BMM(mat2 *Tensor) *Tensor {
-	s, ok := join("BMM", t, mat2)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_bmm(t.h, mat2.h)
-	if r.err != nil {
-		s.refuse("BMM", r.err, t, mat2)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
-// AddMM returns t + mat1 · mat2.
-func (t *Tensor) AddMM(mat1 *Tensor, mat2 *Tensor) *Tensor {
-	s, ok := join("AddMM", t, mat1, mat2)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_addmm(t.h, mat1.h, mat2.h)
-	if r.err != nil {
-		s.refuse("AddMM", r.err, t, mat1, mat2)
 		return s.dead()
 	}
 	return s.own(r.t)
@@ -2804,20 +1867,6 @@ func (t *Tensor) AddMMInPlace(mat1 *Tensor, mat2 *Tensor) *Tensor {
 		return t
 	}
 	return t
-}
-
-// Outer returns the outer product of two vectors.
-func (t *Tensor) Outer(vec2 *Tensor) *Tensor {
-	s, ok := join("Outer", t, vec2)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_outer(t.h, vec2.h)
-	if r.err != nil {
-		s.refuse("Outer", r.err, t, vec2)
-		return s.dead()
-	}
-	return s.own(r.t)
 }
 
 // Linear returns t · weightᵀ + bias.
@@ -3002,20 +2051,6 @@ func (t *Tensor) Select(dim int64, index int64) *Tensor {
 	return s.own(r.t)
 }
 
-// Diagonal returns a view of a diagonal.
-func (t *Tensor) Diagonal(offset int64, dim1 int64, dim2 int64) *Tensor {
-	s, ok := join("Diagonal", t)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_diagonal(t.h, C.int64_t(offset), C.int64_t(dim1), C.int64_t(dim2))
-	if r.err != nil {
-		s.refuse("Diagonal", r.err, t)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
 // FillDiagonalInPlace writes fillValue onto the main diagonal.
 func (t *Tensor) FillDiagonalInPlace(fillValue float64) *Tensor {
 	s, ok := join("FillDiagonalInPlace", t)
@@ -3053,62 +2088,6 @@ func (t *Tensor) Flip(dims ...int64) *Tensor {
 	r := C.rt_flip(t.h, (*C.int64_t)(unsafe.SliceData(dims)), C.int(len(dims)))
 	if r.err != nil {
 		s.refuse("Flip", r.err, t)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
-// Roll rotates t along dims.
-func (t *Tensor) Roll(shifts []int64, dims ...int64) *Tensor {
-	s, ok := join("Roll", t)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_roll(t.h, (*C.int64_t)(unsafe.SliceData(shifts)), C.int(len(shifts)), (*C.int64_t)(unsafe.SliceData(dims)), C.int(len(dims)))
-	if r.err != nil {
-		s.refuse("Roll", r.err, t)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
-// Tril returns the lower triangle.
-func (t *Tensor) Tril(diagonal int64) *Tensor {
-	s, ok := join("Tril", t)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_tril(t.h, C.int64_t(diagonal))
-	if r.err != nil {
-		s.refuse("Tril", r.err, t)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
-// Triu returns the upper triangle.
-func (t *Tensor) Triu(diagonal int64) *Tensor {
-	s, ok := join("Triu", t)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_triu(t.h, C.int64_t(diagonal))
-	if r.err != nil {
-		s.refuse("Triu", r.err, t)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
-// Unfold returns windows of t along dimension.
-func (t *Tensor) Unfold(dimension int64, size int64, step int64) *Tensor {
-	s, ok := join("Unfold", t)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_unfold(t.h, C.int64_t(dimension), C.int64_t(size), C.int64_t(step))
-	if r.err != nil {
-		s.refuse("Unfold", r.err, t)
 		return s.dead()
 	}
 	return s.own(r.t)
@@ -3158,34 +2137,6 @@ func (t *Tensor) IndexSelect(dim int64, index *Tensor) *Tensor {
 	return s.own(r.t)
 }
 
-// IndexAdd returns t with source's entries added at index along dim.
-func (t *Tensor) IndexAdd(dim int64, index *Tensor, source *Tensor) *Tensor {
-	s, ok := join("IndexAdd", t, index, source)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_index_add(t.h, C.int64_t(dim), index.h, source.h)
-	if r.err != nil {
-		s.refuse("IndexAdd", r.err, t, index, source)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
-// IndexAddInPlace adds source's entries to t at index along dim.
-func (t *Tensor) IndexAddInPlace(dim int64, index *Tensor, source *Tensor) *Tensor {
-	s, ok := join("IndexAddInPlace", t, index, source)
-	if !ok {
-		return t
-	}
-	r := C.rt_index_add_(t.h, C.int64_t(dim), index.h, source.h)
-	if r.err != nil {
-		s.refuse("IndexAddInPlace", r.err, t, index, source)
-		return t
-	}
-	return t
-}
-
 // IndexCopyInPlace writes source's entries into t at index along dim.
 func (t *Tensor) IndexCopyInPlace(dim int64, index *Tensor, source *Tensor) *Tensor {
 	s, ok := join("IndexCopyInPlace", t, index, source)
@@ -3228,20 +2179,6 @@ func (t *Tensor) Scatter(dim int64, index *Tensor, src *Tensor) *Tensor {
 	return s.own(r.t)
 }
 
-// ScatterAdd returns t with src added at index along dim.
-func (t *Tensor) ScatterAdd(dim int64, index *Tensor, src *Tensor) *Tensor {
-	s, ok := join("ScatterAdd", t, index, src)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_scatter_add(t.h, C.int64_t(dim), index.h, src.h)
-	if r.err != nil {
-		s.refuse("ScatterAdd", r.err, t, index, src)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
 // ScatterAddInPlace adds src to t at index along dim.
 func (t *Tensor) ScatterAddInPlace(dim int64, index *Tensor, src *Tensor) *Tensor {
 	s, ok := join("ScatterAddInPlace", t, index, src)
@@ -3254,34 +2191,6 @@ func (t *Tensor) ScatterAddInPlace(dim int64, index *Tensor, src *Tensor) *Tenso
 		return t
 	}
 	return t
-}
-
-// ScatterValue returns t with value written at index along dim.
-func (t *Tensor) ScatterValue(dim int64, index *Tensor, value float64) *Tensor {
-	s, ok := join("ScatterValue", t, index)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_scatter_value(t.h, C.int64_t(dim), index.h, C.double(value))
-	if r.err != nil {
-		s.refuse("ScatterValue", r.err, t, index)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
-// TakeAlongDim picks elements along dim by indices, broadcast.
-func (t *Tensor) TakeAlongDim(indices *Tensor, dim int64) *Tensor {
-	s, ok := join("TakeAlongDim", t, indices)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_take_along_dim(t.h, indices.h, C.int64_t(dim))
-	if r.err != nil {
-		s.refuse("TakeAlongDim", r.err, t, indices)
-		return s.dead()
-	}
-	return s.own(r.t)
 }
 
 // Sort sorts along dim; returns values and indices.
@@ -3349,34 +2258,6 @@ func (t *Tensor) Bincount(weights *Tensor, minlength int64) *Tensor {
 	r := C.rt_bincount(t.h, handle(weights), C.int64_t(minlength))
 	if r.err != nil {
 		s.refuse("Bincount", r.err, t, weights)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
-// OneHot returns int64 one-hot rows.
-func (t *Tensor) OneHot(numClasses int64) *Tensor {
-	s, ok := join("OneHot", t)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_one_hot(t.h, C.int64_t(numClasses))
-	if r.err != nil {
-		s.refuse("OneHot", r.err, t)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
-// Embedding looks up rows; the receiver is the table.
-func (t *Tensor) Embedding(indices *Tensor, paddingIdx int64, scaleGradByFreq bool, sparse bool) *Tensor {
-	s, ok := join("Embedding", t, indices)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_embedding(t.h, indices.h, C.int64_t(paddingIdx), cbool(scaleGradByFreq), cbool(sparse))
-	if r.err != nil {
-		s.refuse("Embedding", r.err, t, indices)
 		return s.dead()
 	}
 	return s.own(r.t)
@@ -3548,23 +2429,6 @@ func (s *Scope) Full(size []int64, fillValue float64, dtype DType, device Device
 	return s.own(r.t)
 }
 
-// Eye returns the identity matrix.
-func (s *Scope) Eye(n int64, dtype DType, device Device) *Tensor {
-	if !s.ready("Eye") {
-		return s.dead()
-	}
-	if err := device.use(); err != nil {
-		s.fail(err)
-		return s.dead()
-	}
-	r := C.rt_eye(C.int64_t(n), C.int(dtype), device.c())
-	if r.err != nil {
-		s.refuse("Eye", r.err)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
 // ArangeFrom returns start, start+step, … below end.
 func (s *Scope) ArangeFrom(start float64, end float64, step float64, dtype DType, device Device) *Tensor {
 	if !s.ready("ArangeFrom") {
@@ -3614,65 +2478,6 @@ func (s *Scope) Rand(size []int64, dtype DType, device Device) *Tensor {
 		return s.dead()
 	}
 	return s.own(r.t)
-}
-
-// RandPerm returns a random permutation of 0 … n-1.
-func (s *Scope) RandPerm(n int64, dtype DType, device Device) *Tensor {
-	if !s.ready("RandPerm") {
-		return s.dead()
-	}
-	if err := device.use(); err != nil {
-		s.fail(err)
-		return s.dead()
-	}
-	r := C.rt_randperm(C.int64_t(n), C.int(dtype), device.c())
-	if r.err != nil {
-		s.refuse("RandPerm", r.err)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
-// NormalInPlace fills t with normal numbers.
-func (t *Tensor) NormalInPlace(mean float64, std float64) *Tensor {
-	s, ok := join("NormalInPlace", t)
-	if !ok {
-		return t
-	}
-	r := C.rt_normal_(t.h, C.double(mean), C.double(std))
-	if r.err != nil {
-		s.refuse("NormalInPlace", r.err, t)
-		return t
-	}
-	return t
-}
-
-// UniformInPlace fills t with numbers uniform in [from, to).
-func (t *Tensor) UniformInPlace(from float64, to float64) *Tensor {
-	s, ok := join("UniformInPlace", t)
-	if !ok {
-		return t
-	}
-	r := C.rt_uniform_(t.h, C.double(from), C.double(to))
-	if r.err != nil {
-		s.refuse("UniformInPlace", r.err, t)
-		return t
-	}
-	return t
-}
-
-// BernoulliInPlace fills t with ones with probability p and zeros elsewhere.
-func (t *Tensor) BernoulliInPlace(p float64) *Tensor {
-	s, ok := join("BernoulliInPlace", t)
-	if !ok {
-		return t
-	}
-	r := C.rt_bernoulli_float_(t.h, C.double(p))
-	if r.err != nil {
-		s.refuse("BernoulliInPlace", r.err, t)
-		return t
-	}
-	return t
 }
 
 // Conv2d is the two-dimensional convolution of t [n, c, h, w].
@@ -3731,48 +2536,6 @@ func (t *Tensor) MaxPool2d(kernelSize []int64, stride []int64, padding []int64, 
 	return s.own(r.t)
 }
 
-// AvgPool2d is two-dimensional average pooling.
-func (t *Tensor) AvgPool2d(kernelSize []int64, stride []int64, padding []int64, ceilMode bool, countIncludePad bool) *Tensor {
-	s, ok := join("AvgPool2d", t)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_avg_pool2d(t.h, (*C.int64_t)(unsafe.SliceData(kernelSize)), C.int(len(kernelSize)), (*C.int64_t)(unsafe.SliceData(stride)), C.int(len(stride)), (*C.int64_t)(unsafe.SliceData(padding)), C.int(len(padding)), cbool(ceilMode), cbool(countIncludePad))
-	if r.err != nil {
-		s.refuse("AvgPool2d", r.err, t)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
-// AdaptiveAvgPool2d averages to a given size.
-func (t *Tensor) AdaptiveAvgPool2d(outputSize ...int64) *Tensor {
-	s, ok := join("AdaptiveAvgPool2d", t)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_adaptive_avg_pool2d(t.h, (*C.int64_t)(unsafe.SliceData(outputSize)), C.int(len(outputSize)))
-	if r.err != nil {
-		s.refuse("AdaptiveAvgPool2d", r.err, t)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
-// AdaptiveMaxPool2d takes maxima to a given size; returns values and indices.
-func (t *Tensor) AdaptiveMaxPool2d(outputSize ...int64) (*Tensor, *Tensor) {
-	s, ok := join("AdaptiveMaxPool2d", t)
-	if !ok {
-		return s.dead(), s.dead()
-	}
-	r := C.rt_adaptive_max_pool2d(t.h, (*C.int64_t)(unsafe.SliceData(outputSize)), C.int(len(outputSize)))
-	if r.err != nil {
-		s.refuse("AdaptiveMaxPool2d", r.err, t)
-		return s.dead(), s.dead()
-	}
-	return s.own(r.t[0]), s.own(r.t[1])
-}
-
 // ScaledDotProductAttention is fused attention over t (queries).
 func (t *Tensor) ScaledDotProductAttention(key *Tensor, value *Tensor, attnMask *Tensor, dropoutP float64, isCausal bool) *Tensor {
 	s, ok := joinOptional("ScaledDotProductAttention", []*Tensor{t, key, value}, attnMask)
@@ -3782,20 +2545,6 @@ func (t *Tensor) ScaledDotProductAttention(key *Tensor, value *Tensor, attnMask 
 	r := C.rt_scaled_dot_product_attention(t.h, key.h, value.h, handle(attnMask), C.double(dropoutP), cbool(isCausal))
 	if r.err != nil {
 		s.refuse("ScaledDotProductAttention", r.err, t, key, value, attnMask)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
-// UpsampleBilinear2d resizes [n, c, h, w] bilinearly.
-func (t *Tensor) UpsampleBilinear2d(outputSize []int64, alignCorners bool) *Tensor {
-	s, ok := join("UpsampleBilinear2d", t)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_upsample_bilinear2d(t.h, (*C.int64_t)(unsafe.SliceData(outputSize)), C.int(len(outputSize)), cbool(alignCorners))
-	if r.err != nil {
-		s.refuse("UpsampleBilinear2d", r.err, t)
 		return s.dead()
 	}
 	return s.own(r.t)
@@ -3815,20 +2564,6 @@ func (t *Tensor) UpsampleBilinear2dAA(outputSize []int64, alignCorners bool) *Te
 	return s.own(r.t)
 }
 
-// UpsampleBicubic2d resizes [n, c, h, w] bicubically.
-func (t *Tensor) UpsampleBicubic2d(outputSize []int64, alignCorners bool) *Tensor {
-	s, ok := join("UpsampleBicubic2d", t)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_upsample_bicubic2d(t.h, (*C.int64_t)(unsafe.SliceData(outputSize)), C.int(len(outputSize)), cbool(alignCorners))
-	if r.err != nil {
-		s.refuse("UpsampleBicubic2d", r.err, t)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
 // UpsampleBicubic2dAA resizes [n, c, h, w] bicubically with antialiasing.
 func (t *Tensor) UpsampleBicubic2dAA(outputSize []int64, alignCorners bool) *Tensor {
 	s, ok := join("UpsampleBicubic2dAA", t)
@@ -3838,34 +2573,6 @@ func (t *Tensor) UpsampleBicubic2dAA(outputSize []int64, alignCorners bool) *Ten
 	r := C.rt__upsample_bicubic2d_aa(t.h, (*C.int64_t)(unsafe.SliceData(outputSize)), C.int(len(outputSize)), cbool(alignCorners))
 	if r.err != nil {
 		s.refuse("UpsampleBicubic2dAA", r.err, t)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
-// CrossEntropy is the cross entropy of logits t [n, c] against target; reduction 0 none, 1 mean, 2 sum.
-func (t *Tensor) CrossEntropy(target *Tensor, weight *Tensor, reduction int64, ignoreIndex int64, labelSmoothing float64) *Tensor {
-	s, ok := joinOptional("CrossEntropy", []*Tensor{t, target}, weight)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_cross_entropy_loss(t.h, target.h, handle(weight), C.int64_t(reduction), C.int64_t(ignoreIndex), C.double(labelSmoothing))
-	if r.err != nil {
-		s.refuse("CrossEntropy", r.err, t, target, weight)
-		return s.dead()
-	}
-	return s.own(r.t)
-}
-
-// NLL is the negative log likelihood of log-probabilities t [n, c]; reduction 0 none, 1 mean, 2 sum.
-func (t *Tensor) NLL(target *Tensor, weight *Tensor, reduction int64, ignoreIndex int64) *Tensor {
-	s, ok := joinOptional("NLL", []*Tensor{t, target}, weight)
-	if !ok {
-		return s.dead()
-	}
-	r := C.rt_nll_loss(t.h, target.h, handle(weight), C.int64_t(reduction), C.int64_t(ignoreIndex))
-	if r.err != nil {
-		s.refuse("NLL", r.err, t, target, weight)
 		return s.dead()
 	}
 	return s.own(r.t)
