@@ -99,17 +99,20 @@ var errNotCounted = errors.New("a loss takes a ratio without having the trait To
 // count adds up the denominators of a loss with ratios. Those of a single block
 // are known when it takes them.
 func (s *state) count(scope *torch.Scope) error {
-	if p := s.plan; !p.traits.Totals || p.queries <= min(p.blockRows(), p.tileRows()) {
+	p := s.plan
+	if p.queries <= min(p.blockRows(), p.tileRows()) {
 		return nil
 	}
-	err := s.tiles(scope, func(t tile) error {
+	defer func() { s.totals.counted = true }()
+	if !p.traits.Totals {
+		return nil
+	}
+	return s.tiles(scope, func(t tile) error {
 		return s.blocks(t, func(b *Block, _ *torch.Tensor, _ int) error {
-			s.plan.formula(b)
+			p.formula(b)
 			return s.totals.err
 		})
 	})
-	s.totals.counted = true
-	return err
 }
 
 // tile is the scores of n queries from first.

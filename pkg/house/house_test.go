@@ -48,7 +48,7 @@ var packages = []pkg{
 
 	{"losses/score", []string{"pkg/torch", "pkg/config"}, "it turns embeddings into scores and back, whatever loss is between"},
 	{"losses", []string{"losses/score", "pkg/torch", "pkg/config"}, "a loss sees the scores of positives and negatives: no dataset, no sampler, no network"},
-	{"losses/criterion", []string{"losses", "losses/score", "pkg/torch", "pkg/nn", "pkg/config"}, "a loss at work has parameters and a memory, whatever drives it"},
+	{"losses/criterion", []string{"losses", "losses/score", "pkg/torch", "pkg/nn", "pkg/config", "pkg/tensorio"}, "a loss at work has parameters and a memory, whatever drives it"},
 	{"backbones", []string{"pkg/torch", "pkg/nn", "pkg/optim", "pkg/config", "pkg/tensorio"}, "a network maps images to embeddings, whatever it is trained for"},
 	{"eval", []string{"pkg/torch", "pkg/nn", "pkg/config", "pkg/tensorio", "eval/rank", "eval/knn"}, "an evaluation sees embeddings and labels, not where they come from"},
 
