@@ -14,6 +14,8 @@ require (
 	gonum.org/v1/plot v0.17.0
 )
 
+require github.com/klauspost/cpuid/v2 v2.2.10 // indirect
+
 require (
 	codeberg.org/go-fonts/liberation v0.5.0 // indirect
 	codeberg.org/go-latex/latex v0.2.0 // indirect
@@ -24,5 +26,6 @@ require (
 	github.com/mattn/go-runewidth v0.0.16 // indirect
 	github.com/mitchellh/colorstring v0.0.0-20190213212951-d06e56a500db // indirect
 	github.com/rivo/uniseg v0.4.7 // indirect
+	github.com/zeebo/xxh3 v1.1.0
 	golang.org/x/text v0.43.0 // indirect
 )

@@ -22,12 +22,13 @@ type pkg struct {
 
 // leaves know no other part of the project but each other, and every package
 // may import them.
-var leaves = []string{"pkg/fault", "pkg/registry", "pkg/rng", "pkg/datatest"}
+var leaves = []string{"pkg/fault", "pkg/files", "pkg/registry", "pkg/rng", "pkg/datatest"}
 
 // packages lists the packages, the lowest first. None imports one above it; a
 // new package gets a line here, with its reason, before it gets code.
 var packages = []pkg{
 	{"pkg/fault", nil, "an error's cause is told without knowing who erred"},
+	{"pkg/files", nil, "a file is opened in one way, whoever reads it"},
 	{"pkg/rng", nil, "a stream of random numbers comes from a seed and nothing else"},
 	{"pkg/registry", nil, "it names components of every kind, so it can know none of them"},
 	{"pkg/datatest", nil, "tests of every package ask it for real data, by path"},

@@ -38,11 +38,14 @@ type Entry struct {
 type File struct {
 	Path     string
 	Format   Format
-	Metadata map[string]string // of a .safetensors; else nil
+	Metadata map[string]string // of a .safetensors, without the digest; else nil
+	Digest   string            // that a .safetensors of ours carries; "" if there is none
 	Object   any               // of a .pth: the pickled object, see Unpickle; else nil
 
 	entries []Entry
 	byName  map[string]int
+	whole   func() error // compares all of it with its checksums; nil: there are none
+	pickled int          // bytes of a .pth's pickle
 	mapping *mapping
 }
 
@@ -67,12 +70,16 @@ func parse(path string, data []byte) (*File, error) {
 	var f *File
 	var err error
 	switch {
+	case len(data) == 0:
+		err = damagedf("the file is empty; write or download it again")
 	case bytes.HasPrefix(data, npyMagic):
 		f, err = parseNPY(data)
+		err = damaged(err)
 	case bytes.HasPrefix(data, zipMagic):
 		f, err = parseTorch(data)
 	case looksLikeSafetensors(data) || strings.EqualFold(filepath.Ext(path), ".safetensors"):
 		f, err = parseSafetensors(data)
+		err = damaged(err)
 	default:
 		err = unknownContent(path, data)
 	}
@@ -93,8 +100,6 @@ func parse(path string, data []byte) (*File, error) {
 // unknownContent says what a file is that is none of ours, and the way out.
 func unknownContent(path string, data []byte) error {
 	switch ext := strings.ToLower(filepath.Ext(path)); {
-	case len(data) == 0:
-		return fmt.Errorf("the file is empty; write or download it again")
 	case isLegacyTorch(data):
 		return fmt.Errorf("saved by PyTorch before 1.6 (or with _use_new_zipfile_serialization=False), as a bare pickle; " +
 			"save it again with a newer one: torch.save(torch.load(old, map_location=\"cpu\"), new)")
@@ -131,6 +136,19 @@ func (f *File) Size() int {
 		return 0
 	}
 	return len(f.mapping.data)
+}
+
+// Verify compares the whole file with the checksums that it carries: the digest
+// of a .safetensors of ours, the CRC-32 of each record of a zip file. What does
+// not agree is ErrDamaged. A file without checksums passes.
+func (f *File) Verify() error {
+	if f.whole == nil {
+		return nil
+	}
+	if err := f.whole(); err != nil {
+		return fault.Inputf("%s: %w", f.Path, err)
+	}
+	return nil
 }
 
 // Entries lists the tensors in the file's order. The slice is the caller's.

@@ -2,11 +2,11 @@ package tensorio
 
 import (
 	"fmt"
-	"os"
 
 	"golang.org/x/sys/unix"
 
 	"roadmap/pkg/fault"
+	"roadmap/pkg/files"
 )
 
 // mapping is a file's bytes, mapped read-only. A file that another program
@@ -15,18 +15,11 @@ type mapping struct{ data []byte }
 
 // openMapping maps the file at path.
 func openMapping(path string) (*mapping, error) {
-	file, err := os.Open(path)
+	file, info, err := files.Open(path)
 	if err != nil {
-		return nil, fault.Input(err)
+		return nil, err
 	}
 	defer file.Close() // the mapping outlives the descriptor
-	info, err := file.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fault.Inputf("%s: not a regular file; tensors are mapped, which folders, pipes and devices do not allow", path)
-	}
 	if info.Size() == 0 {
 		return &mapping{}, nil // nothing can be mapped, and there is nothing to see
 	}

@@ -21,14 +21,36 @@ import (
 // it knows a handful of constructors by name, builds those values itself,
 // and keeps every other object as an opaque Object.
 
-// pickleMemory bounds what one pickle may build. Every instruction pays for
-// the memory it can hold on to and nothing is paid back, which also bounds time.
+// What one pickle may build is bounded by its own length, and by pickleMemory.
+// Every instruction pays for the memory it can hold on to and nothing is paid
+// back, which also bounds time. The costliest instructions are a byte long (an
+// empty set) and make an object; copying a value once more is paid anew, so
+// that a short pickle cannot copy a long list over and over.
 const (
 	pickleMemory    = 256 << 20 // bytes
+	pickleFactor    = 320       // bytes for each of the pickle: an object and a memo place
+	pickleFloor     = 1 << 16   // bytes for a short pickle
 	instructionCost = 64        // a stack or memo place, a list item or half a dict entry
 	objectCost      = 192       // a tensor, object or container
 	integerLimit    = 1 << 10   // bytes of one integer; random states take a few
+	dimensionLimit  = 64        // of a tensor, PyTorch's own
 )
+
+// budget is the memory that is left to build values with, in bytes.
+type budget struct{ left, all int }
+
+// newBudget is that of a pickle of so many bytes.
+func newBudget(pickle int) *budget {
+	all := pickleFloor + pickleFactor*min(pickle, pickleMemory/pickleFactor)
+	return &budget{all, all}
+}
+
+func (b *budget) charge(bytes int) error {
+	if b.left -= bytes; b.left < 0 {
+		return fmt.Errorf("builds more than %d bytes of values, out of all proportion to its length; refused", b.all)
+	}
+	return nil
+}
 
 // Values of a pickle. Plain ones are nil, bool, int64, *big.Int (beyond
 // int64), float64, string and Bytes; tensors of a .pth are *Stored.
@@ -100,8 +122,7 @@ func comparable(v any) bool {
 // objects of unknown classes become *Object. A pickle that names something
 // that acts on the system (os.system, eval, …) is refused.
 func Unpickle(data []byte) (any, error) {
-	m := &machine{data: data}
-	value, err := m.run()
+	value, err := (&machine{data: data}).run()
 	if err != nil {
 		return nil, fault.Input(err)
 	}
@@ -129,7 +150,12 @@ type machine struct {
 	stack []any
 	marks []int // heights of the stack, innermost last
 	memo  map[uint64]any
-	spent int
+	steps uint64 // instructions done
+	// budget is filled in by run where it is not given.
+	*budget
+	// made, where it is not nil, is told of every value that is pushed: the
+	// pickle is libtorch's to read, too.
+	made func(v any)
 	// persistent resolves a persistent id (a storage); nil refuses them.
 	persistent func(id any) (any, error)
 }
@@ -139,7 +165,10 @@ var errStop = errors.New("stop")
 // run executes instructions up to STOP.
 func (m *machine) run() (any, error) {
 	m.memo = map[uint64]any{}
-	for {
+	if m.budget == nil {
+		m.budget = newBudget(len(m.data))
+	}
+	for ; ; m.steps++ {
 		at := m.pos
 		op, err := m.byte()
 		if err == nil {
@@ -158,14 +187,6 @@ func (m *machine) run() (any, error) {
 			return nil, fmt.Errorf("pickle byte %d: %w", at, err)
 		}
 	}
-}
-
-func (m *machine) charge(bytes int) error {
-	m.spent += bytes
-	if m.spent > pickleMemory {
-		return fmt.Errorf("builds more than %d MiB of values, far beyond any table of tensors; refused", pickleMemory>>20)
-	}
-	return nil
 }
 
 // Reading the program.
@@ -228,6 +249,9 @@ func (m *machine) line() (string, error) {
 
 func (m *machine) push(v any) error {
 	m.stack = append(m.stack, v)
+	if m.made != nil {
+		m.made(v)
+	}
 	return nil
 }
 
@@ -541,6 +565,9 @@ func (m *machine) remember(op byte) error {
 		}
 		return m.push(v)
 	}
+	if m.made != nil && place > m.steps { // libtorch, which is to read it next, makes room for all places below
+		return fmt.Errorf("something is to be remembered as %d, after %d instructions; the pickle is damaged or made to mislead", place, m.steps)
+	}
 	v, err := m.top()
 	if err != nil {
 		return err
@@ -583,18 +610,24 @@ func (m *machine) container(op byte) error {
 		return m.push(&Object{Class: Global{"builtins", "frozenset"}, Items: &List{Items: items}})
 	}
 	d := &Dict{} // DICT
-	if err := setItems(d, items); err != nil {
+	if err := m.setItems(d, items); err != nil {
 		return err
 	}
 	return m.push(d)
 }
 
-// setItems puts key, value, key, value, … into d.
-func setItems(d *Dict, items []any) error {
+// setItems puts key, value, key, value, … into d. A long key is paid for, in
+// time, each time it is looked up.
+func (m *machine) setItems(d *Dict, items []any) error {
 	if len(items)%2 != 0 {
 		return errors.New("a dict's key lacks its value; the pickle is damaged")
 	}
 	for i := 0; i < len(items); i += 2 {
+		if key, ok := items[i].(string); ok {
+			if err := m.charge(len(key)); err != nil {
+				return err
+			}
+		}
 		d.set(items[i], items[i+1])
 	}
 	return nil
@@ -628,14 +661,14 @@ func (m *machine) fill(op byte) error {
 		}
 	case *Dict:
 		if pairs {
-			return setItems(target, items)
+			return m.setItems(target, items)
 		}
 	case *Object:
 		if pairs {
 			if target.Dict == nil {
 				target.Dict = &Dict{}
 			}
-			return setItems(target.Dict, items)
+			return m.setItems(target.Dict, items)
 		}
 		if target.Items == nil {
 			target.Items = &List{}
@@ -684,7 +717,7 @@ func (m *machine) object(op byte) error {
 	if err != nil {
 		return err
 	}
-	if err := m.charge(objectCost); err != nil {
+	if err := m.charge(objectCost + 2*instructionCost*itemsIn(args)); err != nil {
 		return err
 	}
 	v, err := construct(class, args)
@@ -692,6 +725,32 @@ func (m *machine) object(op byte) error {
 		return fmt.Errorf("%s: %w", clip(class.String()), err)
 	}
 	return m.push(v)
+}
+
+// itemsIn counts what the arguments of a class or function hold, which may be
+// copied: set([…]), OrderedDict([(key, value), …]), a tensor's shape.
+func itemsIn(args Tuple) int {
+	n := 0
+	for _, arg := range args {
+		n += length(arg)
+		if inner, ok := arg.(Tuple); ok {
+			for _, item := range inner {
+				n += length(item)
+			}
+		}
+	}
+	return n
+}
+
+// length is the number of items of a tuple or list.
+func length(v any) int {
+	switch v := v.(type) {
+	case Tuple:
+		return len(v)
+	case *List:
+		return len(v.Items)
+	}
+	return 0
 }
 
 // globalLines reads the two lines that name a class or function.

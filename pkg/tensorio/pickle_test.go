@@ -207,7 +207,7 @@ func TestPickleBombs(t *testing.T) {
 			}
 			return b.String()
 		}() + ".",
-		"long string":   "X\x00\x00\x00\x10" + long("x", 1<<28) + long("h\x00", 10),
+		"long string":   "X\x00\x00\x00\x10" + long("x", 1<<28) + long("N", 2000) + ".",
 		"copied tuples": "N" + long("2\x85", 5<<20),
 		"nested tuples": ")" + long("\x85", 5<<20) + ".",
 	} {
@@ -217,8 +217,51 @@ func TestPickleBombs(t *testing.T) {
 			if got := allocated(func() { _, err = Unpickle(data) }); got > 4*pickleMemory {
 				t.Errorf("%d MiB allocated", got>>20)
 			}
-			faulttest.Refused(t, err, "pickle byte ", "builds more than 256 MiB")
+			faulttest.Refused(t, err, "pickle byte ", "builds more than 268500")
 		})
+	}
+}
+
+// TestCopies: a short pickle that copies a long value over and over is refused
+// before it takes more than a factor times its length.
+func TestCopies(t *testing.T) {
+	list := "](" + strings.Repeat("N", 20000) + "e\x940"
+	pairs := "](" + strings.Repeat("K\x01N\x86", 5000) + "e\x940"
+	shape := "(" + strings.Repeat("K\x01", 20000) + "t\x940"
+	long := "X\x00\x00\x01\x00" + strings.Repeat("x", 1<<16) + "\x940"
+	for name, program := range map[string]string{
+		"set":              list + "cbuiltins\nset\n\x940(" + strings.Repeat("h\x01h\x00\x85R", 10000) + "t.",
+		"frozenset":        list + "cbuiltins\nfrozenset\n\x940(" + strings.Repeat("h\x01h\x00\x85R", 10000) + "t.",
+		"OrderedDict":      pairs + "ccollections\nOrderedDict\n\x940(" + strings.Repeat("h\x01h\x00\x85R", 10000) + "t.",
+		"dict":             pairs + "cbuiltins\ndict\n\x940(" + strings.Repeat("h\x01h\x00\x85R", 10000) + "t.",
+		"dict of new keys": long + strings.Repeat("}h\x00Ns0", 1<<17) + "N.",
+		"shapes":           shape + "ctorch\nSize\n\x940(" + strings.Repeat("h\x01h\x00\x85R", 1<<16) + "t.",
+	} {
+		t.Run(name, func(t *testing.T) {
+			var err error
+			got := allocated(func() { _, err = Unpickle([]byte(program)) })
+			if most := uint64(pickleFloor + pickleFactor*len(program)); got > most {
+				t.Errorf("%d bytes allocated for a pickle of %d, more than %d", got, len(program), most)
+			}
+			faulttest.Refused(t, err, "pickle byte ", "out of all proportion to its length")
+		})
+	}
+}
+
+// TestNothingPlainIsRefused: what real pickles consist of stays below the
+// bound, however dense.
+func TestNothingPlainIsRefused(t *testing.T) {
+	const n = 5000
+	for name, program := range map[string]string{
+		"empty sets":    "](" + strings.Repeat("\x8f\x94", n) + "e.",
+		"empty dicts":   "](" + strings.Repeat("}\x94", n) + "e.",
+		"a set of list": "cbuiltins\nset\n](" + strings.Repeat("K\x01", n) + "e\x85R.",
+		"pairs":         "ccollections\nOrderedDict\n](" + strings.Repeat("](K\x01Ne", n) + "e\x85R.",
+		"numbers":       "](" + strings.Repeat("K\x01", n) + "e.",
+	} {
+		if _, err := Unpickle([]byte(program)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
@@ -251,10 +294,10 @@ func FuzzUnpickle(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if m.spent > pickleMemory || len(m.stack) > len(data) || len(m.memo) > len(data) {
-			t.Fatalf("%d bytes spent, %d on the stack, %d in the memo", m.spent, len(m.stack), len(m.memo))
+		if m.left < 0 || len(m.stack) > len(data) || len(m.memo) > len(data) {
+			t.Fatalf("%d bytes left, %d on the stack, %d in the memo", m.left, len(m.stack), len(m.memo))
 		}
-		w := &walk{onPath: map[any]bool{}}
+		w := &walk{budget: newBudget(len(data)), onPath: map[any]bool{}}
 		if err := w.visit("", v); err == nil && len(w.onPath) != 0 {
 			t.Fatal("the walk left containers on its path")
 		}

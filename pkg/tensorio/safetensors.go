@@ -36,6 +36,16 @@ var safetensorsTypes = []struct {
 	{"I32", Int32}, {"U32", Uint32}, {"F32", Float32}, {"F64", Float64}, {"I64", Int64}, {"U64", Uint64},
 }
 
+// safetensorsOrder is a type's place in safetensorsTypes, -1 for others.
+func safetensorsOrder(dtype string) int {
+	for i, known := range safetensorsTypes {
+		if known.name == dtype {
+			return i
+		}
+	}
+	return -1
+}
+
 // safetensorsBits is the width of the types that we know of and do not read.
 var safetensorsBits = map[string]int{
 	"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "C64": 64,
@@ -49,6 +59,7 @@ func looksLikeSafetensors(data []byte) bool {
 // span is where a tensor's bytes lie after the header.
 type span struct {
 	begin, end int
+	dtype      string
 	entry      Entry
 }
 
@@ -79,6 +90,7 @@ func parseSafetensors(data []byte) (*File, error) {
 		return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.end, b.end))
 	})
 	f := &File{Format: Safetensors, Metadata: metadata}
+	var all []hashed
 	next := 0
 	for _, s := range spans {
 		switch {
@@ -96,10 +108,17 @@ func parseSafetensors(data []byte) (*File, error) {
 			}
 		}
 		f.entries = append(f.entries, s.entry)
+		all = append(all, hashed{s.entry.Name, s.dtype, s.entry.Shape, body[s.begin:s.end]})
 	}
 	if next != len(body) {
 		return nil, fmt.Errorf("byte %d: %d bytes follow the last tensor; the header and the elements do not belong together", 8+int(length)+next, len(body)-next)
 	}
+	f.whole = checkDigest(metadata, all)
+	for _, e := range f.entries {
+		e.whole = f.whole
+	}
+	f.Digest = metadata[digestKey]
+	delete(metadata, digestKey)
 	return f, nil
 }
 
@@ -211,7 +230,6 @@ func parseTensorInfo(d *json.Decoder) (s span, err error) {
 	if err := open(d, '{'); err != nil {
 		return s, err
 	}
-	var dtype string
 	var offsets []int
 	s.entry.Stored = &Stored{}
 	seen := map[string]bool{}
@@ -226,7 +244,7 @@ func parseTensorInfo(d *json.Decoder) (s span, err error) {
 		seen[name] = true
 		switch name {
 		case "dtype":
-			dtype, err = key(d)
+			s.dtype, err = key(d)
 		case "shape":
 			s.entry.Shape, err = sizes(d, 64)
 		case "data_offsets":
@@ -246,7 +264,7 @@ func parseTensorInfo(d *json.Decoder) (s span, err error) {
 		return s, fmt.Errorf("needs dtype, shape and two data_offsets")
 	}
 	s.begin, s.end = offsets[0], offsets[1]
-	bits, err := s.entry.setSafetensorsType(dtype)
+	bits, err := s.entry.setSafetensorsType(s.dtype)
 	if err != nil {
 		return s, err
 	}
@@ -255,7 +273,7 @@ func parseTensorInfo(d *json.Decoder) (s span, err error) {
 		return s, fmt.Errorf("the shape %s is beyond any memory", shapeText(s.entry.Shape))
 	}
 	if s.end < s.begin || (n*bits+7)/8 != s.end-s.begin {
-		return s, fmt.Errorf("data_offsets [%d, %d] do not hold %s%s, which takes %d bytes", s.begin, s.end, dtype, shapeText(s.entry.Shape), (n*bits+7)/8)
+		return s, fmt.Errorf("data_offsets [%d, %d] do not hold %s%s, which takes %d bytes", s.begin, s.end, s.dtype, shapeText(s.entry.Shape), (n*bits+7)/8)
 	}
 	return s, nil
 }
@@ -309,12 +327,16 @@ type Named struct {
 // WriteSafetensors writes tensors as the reference implementation lays them
 // out: by type, widest first, then by name; the header filled up with blanks
 // so that the elements begin at a multiple of 8. The same tensors give the
-// same bytes in whatever order they come. metadata may be nil.
+// same bytes in whatever order they come. metadata may be nil. The file's
+// digest is added to it.
 func WriteSafetensors(w io.Writer, tensors []Named, metadata map[string]string) error {
-	order := map[DType]int{}
+	return writeSafetensors(w, tensors, metadata, true)
+}
+
+func writeSafetensors(w io.Writer, tensors []Named, metadata map[string]string, digested bool) error {
 	names := map[DType]string{}
-	for i, known := range safetensorsTypes {
-		order[known.dtype], names[known.dtype] = i, known.name
+	for _, known := range safetensorsTypes {
+		names[known.dtype] = known.name
 	}
 	if err := checkNames(tensors); err != nil {
 		return err
@@ -326,23 +348,31 @@ func WriteSafetensors(w io.Writer, tensors []Named, metadata map[string]string) 
 	}
 	sorted := slices.Clone(tensors)
 	slices.SortFunc(sorted, func(a, b Named) int {
-		return cmp.Or(cmp.Compare(order[b.DType], order[a.DType]), strings.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(safetensorsOrder(names[b.DType]), safetensorsOrder(names[a.DType])), strings.Compare(a.Name, b.Name))
 	})
-	var items []string
-	if len(metadata) > 0 {
-		var pairs []string
-		for name, value := range metadata {
+	all := make([]hashed, len(sorted))
+	for i, t := range sorted {
+		all[i] = hashed{t.Name, names[t.DType], t.Shape, t.Data}
+	}
+	var items, pairs []string
+	for name, value := range metadata {
+		if name != digestKey { // it would be another file's
 			pairs = append(pairs, jsonString(name)+":"+jsonString(value))
 		}
+	}
+	if digested {
+		pairs = append(pairs, jsonString(digestKey)+":"+jsonString(digest(metadata, all)))
+	}
+	if len(pairs) > 0 {
 		slices.Sort(pairs)
 		items = append(items, jsonString(safetensorsMetadata)+":{"+strings.Join(pairs, ",")+"}")
 	}
 	offset := 0
-	for _, t := range sorted {
-		shape := strings.ReplaceAll(fmt.Sprint(t.Shape), " ", ",")
+	for _, t := range all {
+		shape := strings.ReplaceAll(fmt.Sprint(t.shape), " ", ",")
 		items = append(items, fmt.Sprintf(`%s:{"dtype":"%s","shape":%s,"data_offsets":[%d,%d]}`,
-			jsonString(t.Name), names[t.DType], shape, offset, offset+len(t.Data)))
-		offset += len(t.Data)
+			jsonString(t.name), t.dtype, shape, offset, offset+len(t.data)))
+		offset += len(t.data)
 	}
 	header := "{" + strings.Join(items, ",") + "}"
 	header += strings.Repeat(" ", (8-len(header)%8)%8)
@@ -355,8 +385,8 @@ func WriteSafetensors(w io.Writer, tensors []Named, metadata map[string]string) 
 	if _, err := io.WriteString(w, header); err != nil {
 		return err
 	}
-	for _, t := range sorted {
-		if _, err := w.Write(t.Data); err != nil {
+	for _, t := range all {
+		if _, err := w.Write(t.data); err != nil {
 			return err
 		}
 	}

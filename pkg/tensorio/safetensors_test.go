@@ -41,7 +41,7 @@ func TestWriteSafetensorsAsReference(t *testing.T) {
 		for range 5 {
 			random.Shuffle(len(tensors), func(i, j int) { tensors[i], tensors[j] = tensors[j], tensors[i] })
 			var got bytes.Buffer
-			if err := WriteSafetensors(&got, tensors, f.Metadata); err != nil {
+			if err := writeSafetensors(&got, tensors, f.Metadata, false); err != nil {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(got.Bytes(), want) {

@@ -16,11 +16,12 @@ type Stored struct {
 	DType DType // Invalid where this package cannot read the type; Read says which
 	Shape []int
 
-	storage []byte // the memory that the strides walk over
-	offset  int    // of the first element, in elements
-	strides []int  // in elements, one a dimension, none negative
-	swap    bool   // big-endian
-	other   string // name of a type that cannot be read
+	storage []byte       // the memory that the strides walk over
+	offset  int          // of the first element, in elements
+	strides []int        // in elements, one a dimension, none negative
+	swap    bool         // big-endian
+	other   string       // name of a type that cannot be read
+	whole   func() error // compares the bytes with the file's checksum, once; nil: the file has none
 }
 
 // Bytes is the size of the tensor's data once read.
@@ -72,12 +73,18 @@ func (s *Stored) place(storage []byte, offset int, strides []int) error {
 const maxBytes = 1 << 46
 
 // Read returns the tensor: a view of the file where its elements lie there in
-// order, else a copy.
+// order, else a copy. Where the file has a checksum, the first Read compares
+// it; what does not agree is ErrDamaged.
 func (s *Stored) Read() (Tensor, error) {
 	if s.DType == Invalid {
 		return Tensor{}, fmt.Errorf("elements of type %s cannot be read; convert the tensor to float32 where the file is made", s.other)
 	}
 	t := Tensor{DType: s.DType, Shape: slices.Clone(s.Shape)}
+	if s.whole != nil {
+		if err := s.whole(); err != nil {
+			return Tensor{}, err
+		}
+	}
 	size, bytes := s.DType.Size(), s.Bytes()
 	if bytes == 0 {
 		return t, nil

@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,8 +23,6 @@ var zipMagic = []byte("PK\x03\x04")
 
 const (
 	directoryLimit = 16 << 20 // bytes of a zip's directory, about 200,000 storages
-	visitLimit     = 1 << 20  // values looked at in search of tensors
-	nameLimit      = 64 << 20 // bytes of all names together
 	depthLimit     = 64       // of nested dicts and objects
 )
 
@@ -39,10 +36,9 @@ func isLegacyTorch(data []byte) bool {
 
 // archive is a torch zip file's records by their name below its folder.
 type archive struct {
-	records  map[string]record
-	folder   string
-	big      bool   // storages are big-endian
-	unpacked uint64 // what the compressed records say they hold
+	records map[string]record
+	folder  string
+	big     bool // storages are big-endian
 }
 
 // record is one file of the archive; packed says why it has no bytes.
@@ -51,6 +47,8 @@ type record struct {
 	begin, size int
 	bytes       []byte
 	packed      bool
+	file        *zip.File
+	whole       func() error // compares the bytes with their CRC-32; nil: it has none
 }
 
 // openArchive reads a zip's directory. Records that are compressed, encrypted
@@ -62,7 +60,7 @@ func openArchive(data []byte) (*archive, error) {
 	}
 	z, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
 	if err != nil && !errors.Is(err, zip.ErrInsecurePath) { // names are only compared here
-		return nil, fmt.Errorf("not a whole zip file (%w); copy or download it again", err)
+		return nil, damagedf("not a whole zip file (%w); copy or download it again", err)
 	}
 	a := &archive{records: make(map[string]record, len(z.File))}
 	var spans []record
@@ -70,48 +68,39 @@ func openArchive(data []byte) (*archive, error) {
 		folder, name, nested := strings.Cut(f.Name, "/")
 		switch {
 		case !nested:
-			return nil, fmt.Errorf("record %q lies in no folder; torch.save did not write this zip file", clip(f.Name))
+			return nil, damagedf("record %q lies in no folder; torch.save did not write this zip file", clip(f.Name))
 		case i == 0:
 			a.folder = folder
 		case folder != a.folder:
-			return nil, fmt.Errorf("records %q and %q lie in two folders; torch.save did not write this zip file", clip(a.folder), clip(f.Name))
+			return nil, damagedf("records %q and %q lie in two folders; torch.save did not write this zip file", clip(a.folder), clip(f.Name))
 		}
 		if _, double := a.records[name]; double {
-			return nil, fmt.Errorf("two records are called %q", clip(f.Name))
+			return nil, damagedf("two records are called %q", clip(f.Name))
 		}
-		r := record{name: f.Name, packed: f.Method != zip.Store || f.Flags&1 != 0}
+		r := record{name: f.Name, packed: f.Method != zip.Store || f.Flags&1 != 0, file: f}
 		if !r.packed {
 			offset, err := f.DataOffset()
 			if err != nil {
-				return nil, fmt.Errorf("record %q: %w", clip(f.Name), err)
+				return nil, damagedf("record %q: %w", clip(f.Name), err)
 			}
 			size := f.UncompressedSize64
 			if size != f.CompressedSize64 || offset < 0 || offset > int64(len(data)) || size > uint64(int64(len(data))-offset) {
-				return nil, fmt.Errorf("record %q: %d bytes from %d on are not in the file", clip(f.Name), size, offset)
+				return nil, damagedf("record %q: %d bytes from %d on are not in the file", clip(f.Name), size, offset)
 			}
 			r.begin, r.size = int(offset), int(size)
 			r.bytes = data[r.begin : r.begin+r.size : r.begin+r.size]
+			r.whole = checkCRC(r.name, r.bytes, f.CRC32)
 			spans = append(spans, r)
-		} else {
-			a.unpacked = saturate(a.unpacked, f.UncompressedSize64)
 		}
 		a.records[name] = r
 	}
 	slices.SortFunc(spans, func(x, y record) int { return cmp.Compare(x.begin, y.begin) })
 	for i := 1; i < len(spans); i++ {
 		if before := spans[i-1]; before.begin+before.size > spans[i].begin {
-			return nil, fmt.Errorf("records %q and %q overlap; the file is damaged or made to mislead", clip(before.name), clip(spans[i].name))
+			return nil, damagedf("records %q and %q overlap; the file is damaged or made to mislead", clip(before.name), clip(spans[i].name))
 		}
 	}
 	return a, nil
-}
-
-// saturate is x + y, or the largest number where that overflows.
-func saturate(x, y uint64) uint64 {
-	if x > math.MaxUint64-y {
-		return math.MaxUint64
-	}
-	return x + y
 }
 
 // checkDirectory bounds the zip's directory before it is read into memory.
@@ -120,71 +109,44 @@ func checkDirectory(data []byte) error {
 	tail := data[max(0, len(data)-fixed-1<<16):]
 	at := bytes.LastIndex(tail, []byte("PK\x05\x06"))
 	if at < 0 || len(tail)-at < fixed {
-		return errors.New("the zip's directory at the end is missing; the file was cut short")
+		return damagedf("the zip's directory at the end is missing; the file was cut short")
 	}
 	size := uint64(binary.LittleEndian.Uint32(tail[at+12:]))
 	if size == 0xffffffff { // zip64: the size stands in a record of its own
 		end := bytes.LastIndex(tail[:at], []byte("PK\x06\x06"))
 		if end < 0 || at-end < 48 {
-			return errors.New("the zip64 directory at the end is missing; the file was cut short")
+			return damagedf("the zip64 directory at the end is missing; the file was cut short")
 		}
 		size = binary.LittleEndian.Uint64(tail[end+40:])
 	}
 	if size > directoryLimit {
-		return fmt.Errorf("the zip's directory of %d bytes is beyond %d; no table of tensors has that many records", size, directoryLimit)
+		return damagedf("the zip's directory of %d bytes is beyond %d; no table of tensors has that many records", size, directoryLimit)
 	}
 	return nil
 }
 
-// scriptLimit bounds what the compressed records of a TorchScript module,
-// its program, may unpack to. The largest programs take a few MiB.
-const scriptLimit = 64 << 20
-
-// CheckScript looks at a file of torch.jit.save before libtorch does, which
-// unpacks whatever the file says: it must be a whole zip file whose compressed
-// records, if any, hold no more than a program, and the objects in it must be
-// those of a module.
-func CheckScript(path string) error {
-	m, err := openMapping(path)
-	if err != nil {
-		return err
-	}
-	defer m.close()
-	if err := checkScript(m.data); err != nil {
-		return fault.Inputf("%s: not a TorchScript module (%w); make one with torch.jit.save(torch.jit.script(network), path)", path, err)
-	}
-	return nil
-}
-
-func checkScript(data []byte) error {
-	if !bytes.HasPrefix(data, zipMagic) {
-		return fmt.Errorf("it begins with %q, a module with %q", clip(string(data[:min(4, len(data))])), zipMagic)
-	}
-	a, err := openArchive(data)
-	if err != nil {
-		return err
-	}
-	if a.unpacked > scriptLimit {
-		return fmt.Errorf("its compressed records unpack to %d bytes, more than %d: no program is that long", a.unpacked, scriptLimit)
-	}
-	for _, name := range []string{"data", "constants"} {
-		if _, err := a.unpickle(name); err != nil {
-			return err
+// whole compares every record with its CRC-32.
+func (a *archive) whole() error {
+	for _, r := range a.records {
+		if r.whole != nil {
+			if err := r.whole(); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// need returns the bytes of a record.
-func (a *archive) need(name string) ([]byte, error) {
+// need returns a record that has bytes.
+func (a *archive) need(name string) (record, error) {
 	r, ok := a.records[name]
 	switch {
 	case !ok:
-		return nil, fmt.Errorf("record %q is missing", clip(a.folder+"/"+name))
+		return r, fmt.Errorf("record %q is missing", clip(a.folder+"/"+name))
 	case r.packed:
-		return nil, fmt.Errorf("record %q is compressed or encrypted, which torch.save never does; unpack the zip and store it without compression", clip(r.name))
+		return r, fmt.Errorf("record %q is compressed or encrypted, which torch.save never does; unpack the zip and store it without compression", clip(r.name))
 	}
-	return r.bytes, nil
+	return r, nil
 }
 
 // parseTorch reads data.pkl and finds the tensors in it.
@@ -193,7 +155,7 @@ func parseTorch(data []byte) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &File{Format: Torch}
+	f := &File{Format: Torch, whole: a.whole}
 	if _, script := a.records["constants.pkl"]; script {
 		f.Format = TorchScript
 	}
@@ -203,12 +165,9 @@ func parseTorch(data []byte) (*File, error) {
 	if f.Object, err = a.unpickle("data"); err != nil {
 		return nil, err
 	}
-	w := &walk{onPath: map[any]bool{}}
-	if err := w.visit("", f.Object); err != nil {
-		return nil, err
-	}
-	f.entries = w.found
-	return f, nil
+	f.pickled = len(a.records["data.pkl"].bytes)
+	f.entries, err = tensorsIn(f.Object, f.pickled)
+	return f, err
 }
 
 // unpickle reads the record name.pkl, whose storages lie in the folder name.
@@ -217,10 +176,19 @@ func (a *archive) unpickle(name string) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: neither torch.save nor torch.jit.save wrote this zip file", err)
 	}
-	m := &machine{data: program, persistent: func(id any) (any, error) { return a.storage(name, id) }}
+	return a.run(&machine{data: program.bytes, persistent: func(id any) (any, error) { return a.storage(name, id) }}, program)
+}
+
+// run interprets the pickle in a record, whose CRC-32 is compared first.
+func (a *archive) run(m *machine, program record) (any, error) {
+	if program.whole != nil {
+		if err := program.whole(); err != nil {
+			return nil, err
+		}
+	}
 	value, err := m.run()
 	if err != nil {
-		return nil, fmt.Errorf("%s/%s.pkl: %w", clip(a.folder), name, err)
+		return nil, fmt.Errorf("%s: %w", clip(program.name), err)
 	}
 	return value, nil
 }
@@ -231,6 +199,7 @@ type storage struct {
 	dtype DType
 	other string // where the type cannot be read
 	big   bool
+	whole func() error // see Stored
 }
 
 // storageTypes maps the names of torch's storage classes and of its dtypes.
@@ -241,34 +210,52 @@ var storageTypes = map[string]DType{
 	"int64": Int64, "float16": Float16, "bfloat16": BFloat16, "float32": Float32, "float64": Float64,
 }
 
-// storage resolves ("storage", torch.FloatStorage, "0", "cpu", 24): the class,
-// the record, the device (of no interest here) and the number of elements.
+// storage resolves ("storage", torch.FloatStorage, "0", "cpu", 24).
 func (a *archive) storage(folder string, id any) (any, error) {
-	damaged := errors.New("a storage is named in an unknown way; the file is damaged or of a newer PyTorch")
-	fields, ok := id.(Tuple)
-	if !ok || len(fields) < 5 || fields[0] != "storage" {
-		return nil, damaged
-	}
-	class, isClass := fields[1].(Global)
-	name, isName := fields[2].(string)
-	count, isCount := fields[4].(int64)
-	if !isClass || !isName || !isCount || count < 0 {
-		return nil, damaged
+	name, s, count, err := describe(id)
+	if err != nil {
+		return nil, err
 	}
 	data, err := a.need(folder + "/" + name)
 	if err != nil {
 		return nil, err
 	}
-	s := &storage{bytes: data, dtype: storageTypes[class.Name], big: a.big}
+	s.big, s.whole = a.big, data.whole
+	return s, s.fill(name, data.bytes, count)
+}
+
+// describe reads a persistent id: the class, the record, the device (of no
+// interest here) and the number of elements.
+func describe(id any) (name string, s *storage, count int, err error) {
+	damaged := errors.New("a storage is named in an unknown way; the file is damaged or of a newer PyTorch")
+	fields, ok := id.(Tuple)
+	if !ok || len(fields) < 5 || fields[0] != "storage" {
+		return "", nil, 0, damaged
+	}
+	class, isClass := fields[1].(Global)
+	name, isName := fields[2].(string)
+	n, isCount := fields[4].(int64)
+	if !isClass || !isName || !isCount || n < 0 {
+		return "", nil, 0, damaged
+	}
+	s = &storage{dtype: storageTypes[class.Name]}
 	if s.dtype == Invalid {
 		s.other = strings.TrimSuffix(class.Name, "Storage")
-		return s, nil
 	}
-	if count > int64(len(data)/s.dtype.Size()) {
-		return nil, fmt.Errorf("storage %q claims %d elements of %v, its record holds %d bytes", clip(name), count, s.dtype, len(data))
+	return name, s, int(n), nil
+}
+
+// fill gives a storage the first count elements of data.
+func (s *storage) fill(name string, data []byte, count int) error {
+	if s.dtype == Invalid {
+		s.bytes = data
+		return nil
 	}
-	s.bytes = data[:count*int64(s.dtype.Size())]
-	return s, nil
+	if count > len(data)/s.dtype.Size() {
+		return fmt.Errorf("storage %q claims %d elements of %v, its record holds %d bytes", clip(name), count, s.dtype, len(data))
+	}
+	s.bytes = data[:count*s.dtype.Size()]
+	return nil
 }
 
 // construct makes the value of a class or function called with args.
@@ -425,10 +412,10 @@ func viewStorage(from *storage, args Tuple) (any, error) {
 	if !isOffset || !isShape || !isStrides {
 		return nil, errArguments
 	}
-	if len(shape) != len(strides) || len(shape) > 64 { // PyTorch's own limit
+	if len(shape) != len(strides) {
 		return nil, fmt.Errorf("%d sizes with %d strides; the file is damaged", len(shape), len(strides))
 	}
-	s := &Stored{DType: from.dtype, Shape: shape, other: from.other, swap: from.big && from.dtype.Size() > 1}
+	s := &Stored{DType: from.dtype, Shape: shape, other: from.other, swap: from.big && from.dtype.Size() > 1, whole: from.whole}
 	if s.DType == Invalid {
 		return s, nil
 	}
@@ -438,10 +425,10 @@ func viewStorage(from *storage, args Tuple) (any, error) {
 	return s, s.place(from.bytes, int(offset), strides)
 }
 
-// wholes reads a tuple of integers.
+// wholes reads a tuple of integers, a shape or strides.
 func wholes(v any) ([]int, bool) {
 	items, ok := v.(Tuple)
-	if !ok {
+	if !ok || len(items) > dimensionLimit {
 		return nil, false
 	}
 	out := make([]int, len(items))
@@ -479,30 +466,36 @@ func rebuildFromType(args Tuple) (any, error) {
 	return construct(function, inner)
 }
 
+// tensorsIn finds the tensors of a value that a pickle of so many bytes built.
+func tensorsIn(v any, pickle int) ([]Entry, error) {
+	w := &walk{budget: newBudget(pickle), onPath: map[any]bool{}}
+	if err := w.visit("", v); err != nil {
+		return nil, err
+	}
+	return w.found, nil
+}
+
 // walk finds the tensors of a pickled value and names them by their path.
+// Values that are shared are found once for each way that leads to them, which
+// is paid for.
 type walk struct {
-	found   []Entry
-	visited int
-	named   int // bytes of names so far
-	depth   int
-	onPath  map[any]bool // containers that hold the value in hand
+	*budget
+	found  []Entry
+	depth  int
+	onPath map[any]bool // containers that hold the value in hand
 }
 
 // moduleParts are where torch.nn.Module keeps what state_dict() names without them.
 var moduleParts = []string{"_parameters", "_buffers", "_modules"}
 
 func (w *walk) visit(name string, v any) error {
-	if w.visited++; w.visited > visitLimit {
-		return fmt.Errorf("more than %d values; a pickle that contains itself over and over", visitLimit)
-	}
-	if w.named += len(name); w.named > nameLimit {
-		return fmt.Errorf("names of more than %d bytes together; no table of tensors has that many", nameLimit)
-	}
-	if s, ok := v.(*Stored); ok {
-		w.found = append(w.found, Entry{cmp.Or(name, Single), s})
+	switch v := v.(type) {
+	case *Stored:
+		if err := w.charge(objectCost + len(name)); err != nil {
+			return err
+		}
+		w.found = append(w.found, Entry{cmp.Or(name, Single), v})
 		return nil
-	}
-	switch v.(type) {
 	case *Dict, *List, *Object:
 		if w.onPath[v] {
 			return nil // a value inside itself has no more tensors there
@@ -530,13 +523,29 @@ func (w *walk) visit(name string, v any) error {
 	return nil
 }
 
+// below visits a value inside the one called name. Every one is paid for; a
+// name is made only for those that may hold tensors.
+func (w *walk) below(name, part string, v any) error {
+	if err := w.charge(instructionCost); err != nil {
+		return err
+	}
+	switch v.(type) {
+	case *Stored, *Dict, *List, *Object, Tuple:
+		if err := w.charge(len(name) + len(part)); err != nil {
+			return err
+		}
+		return w.visit(join(name, part), v)
+	}
+	return nil
+}
+
 func (w *walk) dict(name string, d *Dict) error {
 	for i, k := range d.Keys {
 		part, ok := keyText(k)
 		if !ok {
 			continue
 		}
-		if err := w.visit(join(name, part), d.Values[i]); err != nil {
+		if err := w.below(name, part, d.Values[i]); err != nil {
 			return err
 		}
 	}
@@ -545,7 +554,7 @@ func (w *walk) dict(name string, d *Dict) error {
 
 func (w *walk) items(name string, items []any) error {
 	for i, item := range items {
-		if err := w.visit(join(name, strconv.Itoa(i)), item); err != nil {
+		if err := w.below(name, strconv.Itoa(i), item); err != nil {
 			return err
 		}
 	}
@@ -652,11 +661,11 @@ func (f *File) StateDict(key string) ([]Entry, error) {
 
 // below finds the tensors of one part of the pickled object.
 func (f *File) below(part any) ([]Entry, error) {
-	w := &walk{onPath: map[any]bool{}}
-	if err := w.visit("", part); err != nil {
+	entries, err := tensorsIn(part, f.pickled)
+	if err != nil {
 		return nil, fault.Inputf("%s: %w", f.Path, err)
 	}
-	return w.found, nil
+	return entries, nil
 }
 
 // keysText lists a dict's first keys for an error.
