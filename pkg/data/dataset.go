@@ -12,18 +12,22 @@ import (
 	"fmt"
 	"image"
 	"io"
+	"maps"
 	"slices"
+	"strings"
 
 	"roadmap/pkg/fault"
 )
 
 // Dataset is one split of a collection of images, in a fixed order.
 type Dataset struct {
-	Name    string   // of the collection: "omniglot"
-	Split   string   // "train", "test" or "all"
-	Items   []Item   // in the collection's order
-	Classes []string // names of the classes of this split, sorted; Classes[item.Label] == item.Class
-	Skipped []Broken // images left out under on_error: skip, in the collection's order
+	Name    string         // of the collection: "omniglot"
+	Split   string         // "train", "test" or "all"
+	Items   []Item         // in the collection's order
+	Classes []string       // names of the classes of this split, sorted; Classes[item.Label] == item.Class
+	Skipped []Broken       // images left out under on_error: skip, in the collection's order
+	Others  map[string]int // files of the collection's folders that are no images by their names, by extension in lower case
+	Empty   []string       // folders of classes that hold no image
 
 	closers []io.Closer
 }
@@ -48,9 +52,37 @@ type Source interface {
 func (it *Item) Image() (image.Image, error) {
 	img, err := it.Source.Image()
 	if err != nil {
-		return nil, fault.Inputf("%s: broken image: %w; replace or remove it, or leave broken images out with data.on_error=skip, in a recipe or behind --set", it.Path, err)
+		return nil, it.broken(err)
 	}
 	return img, nil
+}
+
+// broken is the error of an image that cannot be decoded.
+func (it *Item) broken(err error) error {
+	return fault.Inputf("%s: broken image: %w; replace or remove it, or leave broken images out with data.on_error=skip, in a recipe or behind --set", it.Path, err)
+}
+
+// PassedOver says in a line what of the collection's folders is not in it: files
+// of other types than images, by type and number, and classes without an image;
+// "" if there is nothing of the kind.
+func (d *Dataset) PassedOver() string {
+	var parts []string
+	if len(d.Others) > 0 {
+		var types []string
+		for _, ext := range slices.Sorted(maps.Keys(d.Others)) {
+			types = append(types, fmt.Sprintf("%d %s", d.Others[ext], cmp.Or(ext, "without an ending")))
+		}
+		parts = append(parts, "files that are neither PNG nor JPEG by their names: "+strings.Join(types, ", "))
+	}
+	if n := len(d.Empty); n > 0 {
+		const few = 5
+		names := strings.Join(d.Empty[:min(n, few)], ", ")
+		if n > few {
+			names += ", …"
+		}
+		parts = append(parts, fmt.Sprintf("classes without an image: %d (%s)", n, names))
+	}
+	return strings.Join(parts, "; ")
 }
 
 // Len is the number of images.

@@ -1,6 +1,7 @@
 package data
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"path"
@@ -23,10 +24,11 @@ func init() {
 // the classes). Otherwise the classes, sorted by name, are divided: the first
 // TrainShare of them train, rounded down, and the rest test.
 type Folder struct {
-	Root       string  `yaml:"root"`        // folder or zip archive
-	Nested     bool    `yaml:"nested"`      // a level of categories above the classes
-	TrainShare float64 `yaml:"train_share"` // of the classes, in [0, 1]
-	OnError    OnError `yaml:"on_error"`    // broken images: fail or skip
+	Root       string  `yaml:"root"`         // folder or zip archive
+	Nested     bool    `yaml:"nested"`       // a level of categories above the classes
+	TrainShare float64 `yaml:"train_share"`  // of the classes, in [0, 1]
+	OnError    OnError `yaml:"on_error"`     // broken images: fail or skip
+	MaxImageMB int64   `yaml:"max_image_mb"` // memory to decode and resize one image, in MiB; 0: 1024
 }
 
 // Validate checks the settings that need no file.
@@ -34,7 +36,7 @@ func (f *Folder) Validate() error {
 	if !(f.TrainShare >= 0 && f.TrainShare <= 1) {
 		return config.Invalid("train_share", "is %g; give a share of the classes between 0 and 1", f.TrainShare)
 	}
-	return f.OnError.validate("folder")
+	return cmp.Or(checkImageMB("folder", f.MaxImageMB), f.OnError.validate("folder"))
 }
 
 func (f *Folder) at(root string) { f.Root = root }
@@ -57,6 +59,7 @@ func (f *Folder) Open(split string) (*Dataset, error) {
 	if err != nil {
 		return nil, fault.Inputf("folder: %w", err)
 	}
+	t.most = imageLimit(f.MaxImageMB)
 	all, err := f.items(t)
 	if err == nil && len(all) == 0 {
 		err = fault.Inputf("folder: no image under %s; expected %s", t.name, t.path(f.layout()))
@@ -134,6 +137,13 @@ func finish(name, split string, all []placed, onError OnError, trees ...*tree) (
 	d := &Dataset{Name: name, Split: split}
 	for _, t := range trees {
 		d.closers = append(d.closers, t)
+		d.Empty = append(d.Empty, t.empty...)
+		for ext, n := range t.others {
+			if d.Others == nil {
+				d.Others = map[string]int{}
+			}
+			d.Others[ext] += n
+		}
 	}
 	for _, p := range all {
 		if split == All || split == p.split {

@@ -2,17 +2,20 @@ package data
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/csv"
 	"errors"
 	"fmt"
 	"image"
 	"io"
-	"os"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"roadmap/pkg/fault"
+	"roadmap/pkg/files"
 	"roadmap/pkg/registry"
 )
 
@@ -28,14 +31,17 @@ func init() {
 // A label may be any text; it is the class. Paths are relative to Root or, if
 // that is not set, to the folder of the list. The order is the list's.
 type List struct {
-	Train   string  `yaml:"train"`    // CSV file of the training images
-	Test    string  `yaml:"test"`     // CSV file of the test images
-	Root    string  `yaml:"root"`     // folder that paths are relative to
-	OnError OnError `yaml:"on_error"` // broken images: fail or skip
+	Train      string  `yaml:"train"`        // CSV file of the training images
+	Test       string  `yaml:"test"`         // CSV file of the test images
+	Root       string  `yaml:"root"`         // folder that paths are relative to
+	OnError    OnError `yaml:"on_error"`     // broken images: fail or skip
+	MaxImageMB int64   `yaml:"max_image_mb"` // memory to decode and resize one image, in MiB; 0: 1024
 }
 
 // Validate checks the settings that need no file.
-func (l *List) Validate() error { return l.OnError.validate("list") }
+func (l *List) Validate() error {
+	return cmp.Or(checkImageMB("list", l.MaxImageMB), l.OnError.validate("list"))
+}
 
 func (l *List) at(root string) { l.Root = root }
 
@@ -62,6 +68,7 @@ func (l *List) Open(split string) (*Dataset, error) {
 		}
 		for _, it := range items {
 			it.ID = len(all)
+			it.Source = imageFile{it.Path, imageLimit(l.MaxImageMB)}
 			all = append(all, placed{it, part.split})
 		}
 	}
@@ -71,9 +78,12 @@ func (l *List) Open(split string) (*Dataset, error) {
 	return finish("list", split, all, l.OnError)
 }
 
+// listBytes bounds the file of a list; the largest published one has 10 MB.
+const listBytes = 256 << 20
+
 // readList reads one CSV file.
 func readList(name, root string) ([]Item, error) {
-	content, err := os.ReadFile(name)
+	content, err := files.Read(name, listBytes)
 	if err != nil {
 		return nil, fault.Inputf("list: %w; give a CSV file of path,label", err)
 	}
@@ -92,6 +102,9 @@ func readList(name, root string) ([]Item, error) {
 
 // parseList reads the content of a list. Errors begin with the line.
 func parseList(content []byte, root string) ([]Item, error) {
+	if line, bad := notUTF8(content); bad != "" {
+		return nil, fmt.Errorf("%d: %s is not UTF-8 text; save the list as such (iconv -f latin1 -t utf8)", line, bad)
+	}
 	r := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(content, []byte("\ufeff"))))
 	r.FieldsPerRecord = -1 // checked here, with better words
 	columns := map[string]int{}
@@ -129,6 +142,21 @@ func parseList(content []byte, root string) ([]Item, error) {
 		}
 		items = append(items, it)
 	}
+}
+
+// notUTF8 returns the first line, counted from 1 and quoted, that is not UTF-8
+// text; "" if all are.
+func notUTF8(content []byte) (number int, line string) {
+	if utf8.Valid(content) {
+		return 0, ""
+	}
+	for text := range bytes.Lines(content) {
+		number++
+		if !utf8.Valid(text) {
+			return number, fmt.Sprintf("%.100q", bytes.TrimRight(text, "\r\n"))
+		}
+	}
+	return 0, ""
 }
 
 // header finds the columns in the first line, or takes path,label for granted
@@ -172,21 +200,29 @@ func listed(record []string, columns map[string]int, root string) (Item, error) 
 	if !filepath.IsAbs(path) {
 		it.Path = filepath.Join(root, filepath.FromSlash(path))
 	}
+	it.Source = imageFile{it.Path, imageLimit(0)}
 	if i, ok := columns["category"]; ok {
 		it.Category = record[i]
 	}
-	it.Source = imageFile(it.Path)
 	return it, nil
 }
 
 // imageFile is an image in a file of its own.
-type imageFile string
+type imageFile struct {
+	path string
+	most int64 // bytes that the picture may take
+}
 
 // Image implements Source. The error does not repeat the path.
-func (f imageFile) Image() (image.Image, error) {
-	content, err := os.ReadFile(string(f))
-	if err != nil {
-		return nil, withoutPath(err)
-	}
-	return decode(content)
+func (f imageFile) Image() (image.Image, error) { return f.encoded().image() }
+
+func (f imageFile) use(more func(width, height int) int64, then func(image.Image) error) error {
+	return f.encoded().use(more, then)
+}
+
+func (f imageFile) encoded() encoded {
+	return encoded{func() (fs.File, error) {
+		file, _, err := files.Open(f.path)
+		return file, err
+	}, f.most}
 }

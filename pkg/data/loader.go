@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"image"
 	"iter"
 	"math/rand/v2"
 	"sync"
@@ -78,6 +79,10 @@ func NewLoader(d *Dataset, t Transform, o LoaderOptions) (*Loader, error) {
 // happens.
 func (l *Loader) Batches(ctx context.Context, epoch int, batches [][]int) iter.Seq2[*Batch, error] {
 	return func(yield func(*Batch, error) bool) {
+		if err := l.within(batches); err != nil {
+			yield(nil, err)
+			return
+		}
 		ctx, cancel := context.WithCancelCause(ctx)
 		run := &run{loader: l, epoch: epoch, jobs: make(chan job)}
 		var wait sync.WaitGroup
@@ -109,6 +114,23 @@ func (l *Loader) Batches(ctx context.Context, epoch int, batches [][]int) iter.S
 			yield(nil, err)
 		}
 	}
+}
+
+// batchBytes bounds the pixels of one batch: 64 GiB.
+const batchBytes = 64 << 30
+
+// within refuses batches that no memory holds, before any is made.
+func (l *Loader) within(batches [][]int) error {
+	longest := 0
+	for _, rows := range batches {
+		longest = max(longest, len(rows))
+	}
+	c, h, w := l.transform.Size()
+	if bytes := times(int64(longest), int64(l.transform.Len()), 4); bytes > batchBytes {
+		return fault.Inputf("a batch of %d images of %d × %d × %d numbers takes %d bytes; at most %d are taken: make batches or images smaller",
+			longest, c, h, w, bytes, int64(batchBytes))
+	}
+	return nil
 }
 
 // pending is a batch that workers are filling.
@@ -208,13 +230,17 @@ func (l *Loader) raster(row int) (*raster, error) {
 		return r, nil
 	}
 	item := &l.dataset.Items[row]
-	img, err := item.Image()
+	var r *raster
+	var unfit error
+	err := use(item.Source, l.transform.memory, func(img image.Image) error {
+		r, unfit = l.transform.prepare(img)
+		return nil
+	})
 	if err != nil {
-		return nil, err
+		return nil, item.broken(err)
 	}
-	r, err := l.transform.prepare(img)
-	if err != nil {
-		return nil, fault.Inputf("%s: %w", item.Path, err)
+	if unfit != nil {
+		return nil, fault.Inputf("%s: %w", item.Path, unfit)
 	}
 	size := int64(len(r.pix))
 	if l.free.Add(-size) < 0 || !l.cache[row].CompareAndSwap(nil, r) {

@@ -126,6 +126,12 @@ func (t Transform) Validate() error {
 		return config.Invalid("crop", "is %d, which is larger than resize=%d; lower crop or raise resize", t.Crop, t.Resize)
 	case t.Channels != 0 && t.Channels != 1 && t.Channels != 3:
 		return config.Invalid("channels", "is %d; give 1 (grey) or 3 (colour)", t.Channels)
+	case times(int64(t.Resize), int64(t.Resize), int64(4+4*t.channels())) > resizedBytes:
+		return config.Invalid("resize", "is %d: an image would take %d bytes; at most %d are taken, so give %d or less", t.Resize,
+			times(int64(t.Resize), int64(t.Resize), int64(4+4*t.channels())), int64(resizedBytes), t.largest())
+	case times(int64(t.Crop), int64(t.Crop), int64(4*t.channels())) > resizedBytes:
+		return config.Invalid("crop", "is %d: an image would take %d bytes; at most %d are taken, so give %d or less", t.Crop,
+			times(int64(t.Crop), int64(t.Crop), int64(4*t.channels())), int64(resizedBytes), t.largest())
 	}
 	for _, m := range []struct {
 		name string
@@ -141,6 +147,11 @@ func (t Transform) Validate() error {
 		}
 	}
 	return t.Augment.validate(t)
+}
+
+// largest is a side that is within bounds for both settings.
+func (t Transform) largest() int {
+	return int(math.Sqrt(float64(resizedBytes / (4 + 4*t.channels()))))
 }
 
 // Sized asks for a size of the images, which those of a batch must share.
@@ -205,9 +216,9 @@ func (t Transform) prepare(img image.Image) (*raster, error) {
 	if w < t.Crop || h < t.Crop {
 		return nil, fault.Inputf("the image of %d × %d pixels is smaller than crop=%d; set resize as well", w, h, t.Crop)
 	}
-	if int64(w)*int64(h) > maxPixels {
-		return nil, fault.Inputf("resize=%d makes the image of %d × %d pixels one of %d × %d; at most %d pixels are made",
-			t.Resize, img.Bounds().Dx(), img.Bounds().Dy(), w, h, maxPixels)
+	if bytes := times(int64(w), int64(h), 4); bytes > resizedBytes {
+		return nil, fault.Inputf("resize=%d makes the image of %d × %d pixels one of %d × %d, which takes %d bytes; at most %d are taken",
+			t.Resize, img.Bounds().Dx(), img.Bounds().Dy(), w, h, bytes, int64(resizedBytes))
 	}
 	r := &raster{width: w, height: h, channels: t.channels(), pix: make([]uint8, w*h*t.channels())}
 	if grey, ok := img.(*image.Gray); ok && r.channels == 1 && grey.Rect.Size() == image.Pt(w, h) {
@@ -218,6 +229,21 @@ func (t Transform) prepare(img image.Image) (*raster, error) {
 	}
 	r.pick(scale(img, w, h))
 	return r, nil
+}
+
+// resizedBytes bounds what a setting may make of any image: 1 GiB.
+const resizedBytes = 1 << 30
+
+// memory is what prepare allocates, at most, for a picture of that size: the
+// resized one in four bytes a pixel, the bytes that are kept of it, and, where
+// the size changes, draw.BiLinear's rows (four float64 a place) and weights.
+func (t Transform) memory(width, height int) int64 {
+	w, h := t.resized(width, height)
+	all := times(int64(w), int64(h), int64(4+t.channels()))
+	if w != width || h != height {
+		all = saturate(all, saturate(times(int64(w), int64(height), 32), 16*(3*(int64(width)+int64(height))+5*(int64(w)+int64(h)))))
+	}
+	return all
 }
 
 // resized is the size that Resize gives an image. The longer side is rounded

@@ -113,9 +113,11 @@ func parseSafetensors(data []byte) (*File, error) {
 	if next != len(body) {
 		return nil, fmt.Errorf("byte %d: %d bytes follow the last tensor; the header and the elements do not belong together", 8+int(length)+next, len(body)-next)
 	}
-	f.whole = checkDigest(metadata, all)
-	for _, e := range f.entries {
-		e.whole = f.whole
+	if checks := checkDigest(metadata, all); checks != nil {
+		f.whole = checks.whole
+		for _, e := range f.entries {
+			e.whole = checks.tensor[e.Name]
+		}
 	}
 	f.Digest = metadata[digestKey]
 	delete(metadata, digestKey)

@@ -10,10 +10,10 @@ import "C"
 import (
 	"errors"
 	"fmt"
-	"os"
 	"unsafe"
 
 	"roadmap/pkg/fault"
+	"roadmap/pkg/files"
 )
 
 // Script is a TorchScript module: a network that PyTorch saved with
@@ -26,8 +26,8 @@ func LoadScript(s *Scope, path string, device Device) (*Script, error) {
 	if err := device.use(); err != nil {
 		return nil, err
 	}
-	if f, err := os.Open(path); err != nil {
-		return nil, fault.Input(err)
+	if f, _, err := files.Open(path); err != nil {
+		return nil, err
 	} else if err := f.Close(); err != nil {
 		return nil, err
 	}
