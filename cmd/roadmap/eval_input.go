@@ -172,8 +172,8 @@ func (s *sets) level(c *call, spec string) error {
 
 // column reads the labels in one column of a .csv.
 func column(path, name string) (tensorio.Labels, error) {
-	if filepath.Ext(path) != ".csv" {
-		return tensorio.Labels{}, fault.Inputf("--level %s names a column, but %q is no .csv; give --level %s=FILE", name, path, name)
+	if ext := filepath.Ext(path); ext != ".csv" && ext != ".tsv" {
+		return tensorio.Labels{}, fault.Inputf("--level %s names a column, but %q is no .csv or .tsv; give --level %s=FILE", name, path, name)
 	}
 	table, err := tensorio.ReadTable(path, name)
 	if err != nil {

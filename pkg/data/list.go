@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"roadmap/pkg/fault"
 	"roadmap/pkg/files"
@@ -102,7 +101,7 @@ func readList(name, root string) ([]Item, error) {
 
 // parseList reads the content of a list. Errors begin with the line.
 func parseList(content []byte, root string) ([]Item, error) {
-	if line, bad := notUTF8(content); bad != "" {
+	if line, bad := files.NotUTF8(content); bad != "" {
 		return nil, fmt.Errorf("%d: %s is not UTF-8 text; save the list as such (iconv -f latin1 -t utf8)", line, bad)
 	}
 	r := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(content, []byte("\ufeff"))))
@@ -142,21 +141,6 @@ func parseList(content []byte, root string) ([]Item, error) {
 		}
 		items = append(items, it)
 	}
-}
-
-// notUTF8 returns the first line, counted from 1 and quoted, that is not UTF-8
-// text; "" if all are.
-func notUTF8(content []byte) (number int, line string) {
-	if utf8.Valid(content) {
-		return 0, ""
-	}
-	for text := range bytes.Lines(content) {
-		number++
-		if !utf8.Valid(text) {
-			return number, fmt.Sprintf("%.100q", bytes.TrimRight(text, "\r\n"))
-		}
-	}
-	return 0, ""
 }
 
 // header finds the columns in the first line, or takes path,label for granted

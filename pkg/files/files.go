@@ -5,11 +5,13 @@
 package files
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -50,6 +52,21 @@ func kind(mode fs.FileMode) string {
 		return "a device"
 	}
 	return "something special"
+}
+
+// NotUTF8 returns the first line of a text, counted from 1 and quoted, that is
+// not UTF-8; 0 and "" if all are.
+func NotUTF8(text []byte) (number int, line string) {
+	if utf8.Valid(text) {
+		return 0, ""
+	}
+	for one := range bytes.Lines(text) {
+		number++
+		if !utf8.Valid(one) {
+			return number, fmt.Sprintf("%.100q", bytes.TrimRight(one, "\r\n"))
+		}
+	}
+	return 0, ""
 }
 
 // Read reads a regular file of at most most bytes whole. A larger one is an

@@ -70,6 +70,19 @@ func TestRead(t *testing.T) {
 	faulttest.Refused(t, err, path, "3000000 bytes, and at most 2999999 are read")
 }
 
+func TestNotUTF8(t *testing.T) {
+	for text, want := range map[string]struct {
+		number int
+		line   string
+	}{
+		"": {}, "a\ncafé\n": {}, "caf\xe9": {1, `"caf\xe9"`}, "a\nb\r\nx\xff\r\ny": {3, `"x\xff"`},
+	} {
+		if number, line := NotUTF8([]byte(text)); number != want.number || line != want.line {
+			t.Errorf("%q: %d, %s; want %v", text, number, line, want)
+		}
+	}
+}
+
 // TestReadAllDoesNotTrust: sizes that are said and are not so, smaller and
 // larger, up to the largest number there is.
 func TestReadAllDoesNotTrust(t *testing.T) {

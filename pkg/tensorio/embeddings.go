@@ -11,7 +11,7 @@ type Embeddings struct {
 }
 
 // OpenEmbeddings opens an .npy [N, d] of floating-point numbers, or a
-// .safetensors or .pth whose tensor `embeddings` is one (`labels` may stand
+// .safetensors, .npz or .pth whose tensor `embeddings` is one (`labels` may stand
 // beside it). No rows, or rows of no width, are an input error.
 func OpenEmbeddings(path string) (*Embeddings, error) {
 	f, err := Open(path)
@@ -27,11 +27,7 @@ func OpenEmbeddings(path string) (*Embeddings, error) {
 }
 
 func (f *File) embeddings() (*Embeddings, error) {
-	name := EmbeddingsName
-	if len(f.entries) == 1 && f.entries[0].Name == Single {
-		name = Single
-	}
-	t, err := f.Tensor(name)
+	t, err := f.Tensor(f.only(EmbeddingsName))
 	if err != nil {
 		return nil, err
 	}

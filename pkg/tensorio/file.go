@@ -17,6 +17,7 @@ type Format string
 // The formats that Open tells apart, by content, never by name alone.
 const (
 	NPY         Format = "npy"
+	NPZ         Format = "npz" // a zip file of .npy, uncompressed
 	Safetensors Format = "safetensors"
 	Torch       Format = "torch"       // torch.save's zip file
 	TorchScript Format = "torchscript" // torch.jit.save's zip file
@@ -49,8 +50,8 @@ type File struct {
 	mapping *mapping
 }
 
-// Open opens a file of tensors: .npy, .safetensors, or a zip file as
-// torch.save and torch.jit.save write it. Its kind is told by its content.
+// Open opens a file of tensors: .npy, .npz, .safetensors, what torch.save wrote,
+// before PyTorch 1.6 too, or torch.jit.save. Its kind is told by its content.
 func Open(path string) (*File, error) {
 	m, err := openMapping(path)
 	if err != nil {
@@ -76,7 +77,9 @@ func parse(path string, data []byte) (*File, error) {
 		f, err = parseNPY(data)
 		err = damaged(err)
 	case bytes.HasPrefix(data, zipMagic):
-		f, err = parseTorch(data)
+		f, err = parseZip(data)
+	case isLegacyTorch(data):
+		f, err = parseLegacy(data)
 	case looksLikeSafetensors(data) || strings.EqualFold(filepath.Ext(path), ".safetensors"):
 		f, err = parseSafetensors(data)
 		err = damaged(err)
@@ -100,9 +103,12 @@ func parse(path string, data []byte) (*File, error) {
 // unknownContent says what a file is that is none of ours, and the way out.
 func unknownContent(path string, data []byte) error {
 	switch ext := strings.ToLower(filepath.Ext(path)); {
-	case isLegacyTorch(data):
-		return fmt.Errorf("saved by PyTorch before 1.6 (or with _use_new_zipfile_serialization=False), as a bare pickle; " +
-			"save it again with a newer one: torch.save(torch.load(old, map_location=\"cpu\"), new)")
+	case len(data) > 262 && string(data[257:262]) == "ustar":
+		return fmt.Errorf("a tar file: torch.save wrote such before PyTorch 0.2; save it again with a newer one, or unpack it")
+	case bytes.HasPrefix(data, []byte("\x89HDF")):
+		return fmt.Errorf("an HDF5 file, which is not read; write its tensors with numpy.save or safetensors")
+	case bytes.HasPrefix(data, []byte("\x1f\x8b")):
+		return fmt.Errorf("neither .npy nor .safetensors nor a file of torch.save, but one packed with gzip: gunzip it")
 	case ext == ".npy":
 		return fmt.Errorf("byte 0: begins with %q, not with %q: not written by numpy.save, or damaged", clip(string(data[:min(6, len(data))])), npyMagic)
 	case ext == ".pth" || ext == ".pt":
@@ -116,6 +122,15 @@ func clip(name string) string {
 	const most = 80
 	if len(name) > most {
 		return name[:most] + "…"
+	}
+	return name
+}
+
+// only is the name of the tensor to read where one of that name is meant: of a
+// file with a single tensor that nobody named, that one.
+func (f *File) only(name string) string {
+	if len(f.entries) == 1 && (f.entries[0].Name == Single || f.Format == NPZ) {
+		return f.entries[0].Name
 	}
 	return name
 }

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"roadmap/pkg/fault"
+	"roadmap/pkg/files"
 	"roadmap/pkg/registry"
 )
 
@@ -148,11 +149,11 @@ func rankInto[T cmp.Ordered](classes [][]int64, lists [][]T) []T {
 }
 
 // ReadLabels reads one label a row: from an .npy [N] of whole numbers, the
-// tensor `labels` of a .safetensors or .pth, the lines of a .txt, or a .csv of
-// one column or with a header that has a column `label`.
+// tensor `labels` of a .safetensors, .npz or .pth, the lines of a .txt, or a .csv
+// (.tsv: with tabs) of one column or with a header that has a column `label`.
 func ReadLabels(path string) (Labels, error) {
 	switch strings.ToLower(filepath.Ext(path)) {
-	case ".csv":
+	case ".csv", ".tsv":
 		t, err := ReadTable(path)
 		if err != nil {
 			return Labels{}, err
@@ -177,11 +178,7 @@ const (
 
 // labels reads the tensor of that name, or the only one, into memory of its own.
 func (f *File) labels() (Labels, error) {
-	name := LabelsName
-	if len(f.entries) == 1 && f.entries[0].Name == Single {
-		name = Single
-	}
-	t, err := f.Tensor(name)
+	t, err := f.Tensor(f.only(LabelsName))
 	if err != nil {
 		return Labels{}, err
 	}
@@ -227,8 +224,11 @@ func readText(path string) (string, error) {
 	switch {
 	case len(data) > textLimit:
 		return "", fault.Inputf("%s: %d bytes of text are more than the %d that labels may take; use .npy", path, len(data), textLimit)
-	case !utf8.Valid(data) || bytes.IndexByte(data, 0) >= 0:
+	case bytes.IndexByte(data, 0) >= 0:
 		return "", fault.Inputf("%s: not UTF-8 text; save it as such, or as .npy", path)
+	case !utf8.Valid(data):
+		number, line := files.NotUTF8(data)
+		return "", fault.Inputf("%s:%d: %s is not UTF-8 text; save the file as such (iconv -f latin1 -t utf8)", path, number, line)
 	case len(bytes.TrimSpace(data)) == 0:
 		return "", fault.Inputf("%s: the file is empty; one label a row is needed", path)
 	}
@@ -266,7 +266,7 @@ func readLines(path string) (Labels, error) {
 	return labels, nil
 }
 
-// Table is a .csv by columns, such as the one that `embed` writes beside its
+// Table is a .csv or .tsv by columns, such as the one that `embed` writes beside its
 // embeddings (row, path, label, class, and the dataset's further levels).
 type Table struct {
 	Path    string
@@ -274,14 +274,19 @@ type Table struct {
 	Cells   [][]string // by column, then row
 }
 
+// rowColumn is the column that says which row of the embeddings a line is about.
+const rowColumn = "row"
+
 // The columns of an embeddings table that are no level of labels of their own.
-var plainColumns = []string{"row", "path", "class"}
+var plainColumns = []string{rowColumn, "path", "class"}
 
 // labelColumn is the column of labels.
 const labelColumn = "label"
 
-// ReadTable reads a .csv (RFC 4180) all of whose rows have the same width. Its
-// first line is a header if one of its fields is `label` or wanted.
+// ReadTable reads a .csv (RFC 4180; of a .tsv the separator is a tab) all of
+// whose rows have the same width. Its first line is a header if one of its
+// fields is `label` or wanted. Lines of a table with a column `row` are put into
+// the order that it says, whatever order they stand in.
 func ReadTable(path string, wanted ...string) (*Table, error) {
 	text, err := readText(path)
 	if err != nil {
@@ -289,7 +294,11 @@ func ReadTable(path string, wanted ...string) (*Table, error) {
 	}
 	r := csv.NewReader(strings.NewReader(text))
 	r.ReuseRecord = true
+	if strings.EqualFold(filepath.Ext(path), ".tsv") {
+		r.Comma = '\t'
+	}
 	t := &Table{Path: path}
+	var lines []int // of the rows
 	for first := true; ; first = false {
 		record, err := r.Read()
 		if errors.Is(err, io.EOF) {
@@ -308,6 +317,8 @@ func ReadTable(path string, wanted ...string) (*Table, error) {
 		if len(t.Cells[0]) == rowLimit {
 			return nil, fault.Inputf("%s: more than %d rows; use .npy", path, rowLimit)
 		}
+		line, _ := r.FieldPos(0)
+		lines = append(lines, line)
 		for i, cell := range record {
 			t.Cells[i] = append(t.Cells[i], cell)
 		}
@@ -315,7 +326,42 @@ func ReadTable(path string, wanted ...string) (*Table, error) {
 	if len(t.Cells[0]) == 0 {
 		return nil, fault.Inputf("%s: a header without rows", path)
 	}
-	return t, nil
+	return t, t.arrange(lines)
+}
+
+// arrange puts the rows into the order of the column `row`, if there is one:
+// a table that was sorted by something else still belongs to its embeddings.
+func (t *Table) arrange(lines []int) error {
+	column := slices.Index(t.Columns, rowColumn)
+	if column < 0 {
+		return nil
+	}
+	from := make([]int, len(lines)) // of each row: its place in the file
+	for i := range from {
+		from[i] = -1
+	}
+	for i, cell := range t.Cells[column] {
+		row, err := strconv.Atoi(cell)
+		switch {
+		case err != nil || row < 0 || row >= len(lines):
+			return fault.Inputf("%s:%d: row is %q; of %d embeddings the rows are 0 to %d: take the file that embed wrote, or drop the column if it means something else",
+				t.Path, lines[i], clip(cell), len(lines), len(lines)-1)
+		case from[row] >= 0:
+			return fault.Inputf("%s:%d: row is %d, as in line %d; each row of the embeddings has one line", t.Path, lines[i], row, lines[from[row]])
+		}
+		from[row] = i
+	}
+	if slices.IsSorted(from) {
+		return nil
+	}
+	for c, cells := range t.Cells {
+		arranged := make([]string, len(cells))
+		for row, i := range from {
+			arranged[row] = cells[i]
+		}
+		t.Cells[c] = arranged
+	}
+	return nil
 }
 
 // Column returns the cells under a name of the header.

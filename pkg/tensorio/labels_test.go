@@ -22,6 +22,8 @@ func TestLabelFiles(t *testing.T) {
 		"savetxt.txt":      "7.000000000000000000e+00\n-1.000000000000000000e+00\n7.000000000000000000e+00\n",
 		"a.csv":            "7\n-1\n7\n",
 		"header.csv":       "label\n7\n-1\n7\n",
+		"tabs.tsv":         "path\tlabel\na,b.png\t7\nc.png\t-1\nd.png\t7\n",
+		"sorted.csv":       "row,path,label\n2,a,7\n1,b,-1\n0,c,7\n",
 		"embed.csv":        "row,path,label,class,genus\n0,\"a,b.png\",7,x,p\n1,c.png,-1,y,q\n2,d.png,7,x,p\n",
 	} {
 		labels, err := ReadLabels(write(t, name, []byte(content)))
@@ -107,7 +109,7 @@ func TestBadLabelFiles(t *testing.T) {
 		"gap.txt":       {"1\n\n2\n", ":2: a blank line"},
 		"fraction.txt":  {"1.0\n2.5\n", "row 1 (from 0): the label 2.5 is not a whole number"},
 		"utf16.txt":     {"1\x00\n\x00", "not UTF-8"},
-		"latin.txt":     {"caf\xe9\n", "not UTF-8"},
+		"latin.txt":     {"a\ncaf\xe9\n", `:2: "caf\xe9" is not UTF-8 text`},
 		"wide.csv":      {"1,2\n3,4\n", "2 columns and no header"},
 		"header.csv":    {"label,path\n", "a header without rows"},
 		"ragged.csv":    {"label,path\n1,a\n2\n", "line 3"},
@@ -295,4 +297,34 @@ func FuzzLabels(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestRowsKnowTheirPlace: a table that a spreadsheet sorted by path belongs to
+// its embeddings all the same.
+func TestRowsKnowTheirPlace(t *testing.T) {
+	table, err := ReadTable(write(t, "e.csv", []byte("row,path,label,genus\n2,a.png,5,x\n0,b.png,6,y\n3,\"c\n.png\",7,x\n1,d.png,8,z\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string][]string{
+		"row": {"0", "1", "2", "3"}, "path": {"b.png", "d.png", "a.png", "c\n.png"}, "label": {"6", "8", "5", "7"}, "genus": {"y", "z", "x", "x"},
+	} {
+		if got, err := table.Column(name); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %q, %v; want %q", name, got, err, want)
+		}
+	}
+	for content, part := range map[string]string{
+		"row,label\n0,1\n2,1\n":                 `:3: row is "2"; of 2 embeddings the rows are 0 to 1`,
+		"row,label\n1,1\n2,1\n":                 `:3: row is "2"`,
+		"row,label\n0,1\n0,1\n":                 ":3: row is 0, as in line 2",
+		"row,label\n-1,1\n0,1\n":                `:2: row is "-1"`,
+		"row,label\n,1\n0,1\n":                  `:2: row is ""`,
+		"label,row\n\"a\nb\",0\nc,1\nd,front\n": `:5: row is "front"`,
+	} {
+		_, err := ReadTable(write(t, "e.csv", []byte(content)))
+		faulttest.Refused(t, err, "e.csv"+part)
+	}
+	if _, err := ReadTable(write(t, "e.csv", []byte("a\nb\n"))); err != nil {
+		t.Errorf("without a header: %v", err)
+	}
 }

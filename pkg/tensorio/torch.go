@@ -26,14 +26,6 @@ const (
 	depthLimit     = 64       // of nested dicts and objects
 )
 
-// isLegacyTorch recognises what torch.save wrote before 1.6: a pickle that
-// begins with the magic number 0x1950a86a20f9469cfc6c, or an old tar.
-func isLegacyTorch(data []byte) bool {
-	const number = "\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."
-	return len(data) > 2 && data[0] == 0x80 && bytes.HasPrefix(data[2:], []byte(number)) ||
-		len(data) > 262 && string(data[257:262]) == "ustar"
-}
-
 // archive is a torch zip file's records by their name below its folder.
 type archive struct {
 	records map[string]record
@@ -51,16 +43,33 @@ type record struct {
 	whole       func() error // compares the bytes with their CRC-32; nil: it has none
 }
 
-// openArchive reads a zip's directory. Records that are compressed, encrypted
-// or overlap each other are no work of torch.save and not read, which leaves a
-// zip bomb nothing to blow up.
-func openArchive(data []byte) (*archive, error) {
+// openZip reads a zip's directory, within bounds.
+func openZip(data []byte) (*zip.Reader, error) {
 	if err := checkDirectory(data); err != nil {
 		return nil, err
 	}
 	z, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
 	if err != nil && !errors.Is(err, zip.ErrInsecurePath) { // names are only compared here
 		return nil, damagedf("not a whole zip file (%w); copy or download it again", err)
+	}
+	return z, nil
+}
+
+// parseZip tells what wrote a zip file.
+func parseZip(data []byte) (*File, error) {
+	if z, err := openZip(data); err == nil && isNPZ(z) {
+		return parseNPZ(z, data)
+	}
+	return parseTorch(data)
+}
+
+// openArchive reads a zip's directory. Records that are compressed, encrypted
+// or overlap each other are no work of torch.save and not read, which leaves a
+// zip bomb nothing to blow up.
+func openArchive(data []byte) (*archive, error) {
+	z, err := openZip(data)
+	if err != nil {
+		return nil, err
 	}
 	a := &archive{records: make(map[string]record, len(z.File))}
 	var spans []record
@@ -79,16 +88,10 @@ func openArchive(data []byte) (*archive, error) {
 		}
 		r := record{name: f.Name, packed: f.Method != zip.Store || f.Flags&1 != 0, file: f}
 		if !r.packed {
-			offset, err := f.DataOffset()
-			if err != nil {
-				return nil, damagedf("record %q: %w", clip(f.Name), err)
+			if r.begin, r.bytes, err = stored(f, data); err != nil {
+				return nil, err
 			}
-			size := f.UncompressedSize64
-			if size != f.CompressedSize64 || offset < 0 || offset > int64(len(data)) || size > uint64(int64(len(data))-offset) {
-				return nil, damagedf("record %q: %d bytes from %d on are not in the file", clip(f.Name), size, offset)
-			}
-			r.begin, r.size = int(offset), int(size)
-			r.bytes = data[r.begin : r.begin+r.size : r.begin+r.size]
+			r.size = len(r.bytes)
 			r.whole = checkCRC(r.name, r.bytes, f.CRC32)
 			spans = append(spans, r)
 		}
@@ -101,6 +104,20 @@ func openArchive(data []byte) (*archive, error) {
 		}
 	}
 	return a, nil
+}
+
+// stored finds the bytes of a record that is not compressed.
+func stored(f *zip.File, data []byte) (begin int, content []byte, err error) {
+	offset, err := f.DataOffset()
+	if err != nil {
+		return 0, nil, damagedf("record %q: %w", clip(f.Name), err)
+	}
+	size := f.UncompressedSize64
+	if size != f.CompressedSize64 || offset < 0 || offset > int64(len(data)) || size > uint64(int64(len(data))-offset) {
+		return 0, nil, damagedf("record %q: %d bytes from %d on are not in the file", clip(f.Name), size, offset)
+	}
+	begin = int(offset)
+	return begin, data[begin : begin+int(size) : begin+int(size)], nil
 }
 
 // checkDirectory bounds the zip's directory before it is read into memory.
@@ -200,6 +217,8 @@ type storage struct {
 	other string // where the type cannot be read
 	big   bool
 	whole func() error // see Stored
+
+	unseen bool // its bytes are not known yet
 }
 
 // storageTypes maps the names of torch's storage classes and of its dtypes.
@@ -416,7 +435,7 @@ func viewStorage(from *storage, args Tuple) (any, error) {
 		return nil, fmt.Errorf("%d sizes with %d strides; the file is damaged", len(shape), len(strides))
 	}
 	s := &Stored{DType: from.dtype, Shape: shape, other: from.other, swap: from.big && from.dtype.Size() > 1, whole: from.whole}
-	if s.DType == Invalid {
+	if s.DType == Invalid || from.unseen {
 		return s, nil
 	}
 	if offset < 0 {

@@ -139,7 +139,6 @@ func TestNotTorchFiles(t *testing.T) {
 		"huge listing": {big, "directory of 1073741824 bytes"},
 		"bad pickle":   {zipFile(t, records{{"data.pkl", "("}}), "archive/data.pkl: pickle byte 1: ends too early"},
 		"harmful":      {zipFile(t, records{{"data.pkl", "cos\nsystem\n(S'harm'\ntR."}}), "wants os.system called"},
-		"legacy":       {readGolden(t, "legacy.pth"), "saved by PyTorch before 1.6"},
 		"text":         {[]byte("version https://git-lfs"), "byte 0: begins with \"vers\""},
 		"empty":        {nil, "the file is empty"},
 	} {

@@ -157,7 +157,7 @@ torch.save(net, golden / "module.pth")
 expect("module.pth", state)
 torch.save({"x": torch.ones(2, dtype=torch.complex64), "y": torch.ones(1)}, golden / "complex.pth")
 expected["complex.pth"] = {"y": describe(torch.ones(1))}
-torch.save(state, golden / "legacy.pth", _use_new_zipfile_serialization=False)
+pth("legacy.pth", state, state, _use_new_zipfile_serialization=False)
 torch.jit.script(net).save(golden / "script.pt")
 expect("script.pt", state)
 torch.jit.trace(net, torch.zeros(1, 1, 5, 5)).save(golden / "trace.pt")
