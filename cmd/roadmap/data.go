@@ -152,17 +152,19 @@ func dataStats(c *call) error {
 		return err
 	}
 	var result struct {
-		Splits []data.Stats `json:"splits"`
+		Splits     []data.Stats `json:"splits"`
+		PassedOver string       `json:"passed_over,omitempty"`
 	}
 	specs := splitsOf(words[0])
 	if len(specs) > 1 {
 		specs = append(specs, words[0]+":"+data.All)
 	}
 	for _, spec := range specs {
-		stats, err := countDataset(c, spec)
+		stats, passedOver, err := countDataset(c, spec)
 		if err != nil {
 			return err
 		}
+		result.PassedOver = passedOver
 		result.Splits = append(result.Splits, stats)
 	}
 	return answer(c, result, func(w io.Writer) error {
@@ -170,6 +172,11 @@ func dataStats(c *call) error {
 		for _, s := range result.Splits {
 			rows = append(rows, []string{s.Name, s.Split, fmt.Sprint(s.Images), fmt.Sprint(s.Classes), fmt.Sprint(s.Categories),
 				fmt.Sprint(s.Min), fmt.Sprint(s.Median), fmt.Sprint(s.Max), fmt.Sprint(s.Lone), fmt.Sprint(s.Skipped)})
+		}
+		if result.PassedOver != "" {
+			if _, err := fmt.Fprintln(w, "passed over:", result.PassedOver); err != nil {
+				return err
+			}
 		}
 		return printTable(w, []string{"dataset", "split", "images", "classes", "categories", "smallest class", "median", "largest", "lone classes", "skipped"}, rows)
 	})
@@ -184,18 +191,19 @@ func splitsOf(spec string) []string {
 	return []string{spec + ":" + data.Train, spec + ":" + data.Test}
 }
 
-func countDataset(c *call, spec string) (data.Stats, error) {
+func countDataset(c *call, spec string) (s data.Stats, passedOver string, err error) {
 	d, err := openDataset(spec, c.String("root"), c.StringSlice("set"))
 	if err != nil {
-		return data.Stats{}, err
+		return s, "", err
 	}
-	return d.Stats(), d.Close()
+	return d.Stats(), d.PassedOver(), d.Close()
 }
 
 // validation is what data validate found.
 type validation struct {
 	data.Stats
-	Broken []brokenImage `json:"broken"`
+	Broken     []brokenImage `json:"broken"`
+	PassedOver string        `json:"passed_over,omitempty"`
 }
 
 type brokenImage struct {
@@ -219,7 +227,7 @@ func dataValidate(c *call) error {
 		return fmt.Errorf("data validate: %w", err)
 	}
 	bar.finish()
-	found := validation{Stats: d.Stats(), Broken: []brokenImage{}}
+	found := validation{Stats: d.Stats(), Broken: []brokenImage{}, PassedOver: d.PassedOver()}
 	for _, b := range append(d.Skipped, broken...) {
 		found.Broken = append(found.Broken, brokenImage{b.Path, b.Err.Error()})
 	}
@@ -235,6 +243,11 @@ func dataValidate(c *call) error {
 func (v *validation) print(w io.Writer) error {
 	for _, b := range v.Broken {
 		if _, err := fmt.Fprintf(w, "%s: %s\n", b.Path, b.Error); err != nil {
+			return err
+		}
+	}
+	if v.PassedOver != "" {
+		if _, err := fmt.Fprintln(w, "passed over:", v.PassedOver); err != nil {
 			return err
 		}
 	}

@@ -115,6 +115,9 @@ func openNetwork(c *call, precision string) (opened *network, err error) {
 	if n.dataset, err = choice.open(); err != nil {
 		return nil, err
 	}
+	if note := n.dataset.PassedOver(); note != "" {
+		logger(c).Warn("passed over: " + note)
+	}
 	if choice.transform == nil {
 		t := usualTransform(n.model.Input())
 		choice.transform = &t

@@ -435,9 +435,9 @@ func TestSettingsOutOfReach(t *testing.T) {
 		t    Transform
 		says string
 	}{
-		{Transform{Resize: 1_000_000}, "resize=1000000: an image would take 16000000000000 bytes; at most 1073741824 are taken, so give 8192 or less"},
+		{Transform{Resize: 1_000_000}, "is 1000000: an image would take 16000000000000 bytes; at most 1073741824 are taken, so give 8192 or less"},
 		{Transform{Resize: 1 << 62}, "an image would take 9223372036854775807 bytes"},
-		{Transform{Crop: 1_000_000}, "crop=1000000: an image would take 12000000000000 bytes"},
+		{Transform{Crop: 1_000_000}, "is 1000000: an image would take 12000000000000 bytes"},
 		{Transform{Resize: 1_000_000, Channels: 1}, "an image would take 8000000000000 bytes"},
 	} {
 		faulttest.Refused(t, c.t.Validate(), c.says)
@@ -451,6 +451,23 @@ func TestSettingsOutOfReach(t *testing.T) {
 	l := loader(t, d, Transform{Resize: 8192}, LoaderOptions{})
 	for _, err := range l.Batches(context.Background(), 0, [][]int{{0}, make([]int, 1000)}) {
 		faulttest.Refused(t, err, "a batch of 1000 images of 3 × 8192 × 8192 numbers takes 805306368000 bytes")
+	}
+}
+
+// TestCopiesOutOfReach: images that only to list would take all memory.
+func TestCopiesOutOfReach(t *testing.T) {
+	g, err := New("glyphs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	glyphs := g.(*Glyphs)
+	for _, copies := range []int{1_000_000_000, 1<<63 - 1} {
+		glyphs.Copies = copies
+		var err error
+		if got := allocatedBy(func() { _, err = glyphs.Open(All) }); got > 32<<20 { // the fonts
+			t.Errorf("%d bytes allocated", got)
+		}
+		faulttest.Refused(t, err, "copies", fmt.Sprint("is ", copies, ": of 2 sizes they would take "), "bytes to list", "so give ")
 	}
 }
 

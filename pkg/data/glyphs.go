@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"unicode/utf8"
 
 	"golang.org/x/image/font"
 	"golang.org/x/image/font/gofont/gobold"
@@ -107,6 +108,9 @@ func (g *Glyphs) Validate() error {
 		return config.Invalid("sizes", "is empty; give at least one height, such as [0.7]")
 	case g.Copies < 1:
 		return config.Invalid("copies", "is %d; give at least 1", g.Copies)
+	case g.bytes() > mostGlyphBytes:
+		return config.Invalid("copies", "is %d: of %d sizes they would take %d bytes to list, without one pixel; at most %d are taken, so give %d or less",
+			g.Copies, len(g.Sizes), g.bytes(), int64(mostGlyphBytes), g.Copies*int(mostGlyphBytes>>20)/max(int(g.bytes()>>20), 1))
 	case !(g.Jitter >= 0 && g.Jitter <= 4):
 		return config.Invalid("jitter", "is %g; give 0 (none) to 4", g.Jitter)
 	}
@@ -116,6 +120,22 @@ func (g *Glyphs) Validate() error {
 		}
 	}
 	return nil
+}
+
+// itemBytes is what one image takes in a dataset that is open: its Item, twice
+// as splits are cut from the whole, and the text of its path.
+const itemBytes = 512
+
+// mostGlyphBytes bounds that for all images: 4 GiB, 8 million images.
+const mostGlyphBytes = 4 << 30
+
+// bytes is what the images take before one is drawn.
+func (g *Glyphs) bytes() int64 {
+	characters := 0
+	for _, a := range alphabets {
+		characters += utf8.RuneCountInString(a.characters)
+	}
+	return times(int64(characters), int64(len(faces())), int64(len(g.Sizes)), int64(g.Copies), itemBytes)
 }
 
 // Open implements Collection. No image is drawn yet.

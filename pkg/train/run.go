@@ -229,6 +229,9 @@ func (r *Run) withData() error {
 			r.note(fmt.Sprintf("%s %s: %d broken images skipped, first %s", d.Name, d.Split, n, d.Skipped[0]))
 		}
 	}
+	if note := r.trainSet.PassedOver(); note != "" {
+		r.note(fmt.Sprintf("%s: passed over %s", r.trainSet.Name, note))
+	}
 	cache := int64(r.recipe.Train.Cache)
 	r.loader, err = data.NewLoader(r.trainSet, r.recipe.Transform, data.LoaderOptions{
 		Workers: r.recipe.Train.Workers, CacheBytes: cache, Augment: true, Seed: r.recipe.Seed})
