@@ -13,6 +13,7 @@ import (
 	"image/color"
 	"image/jpeg"
 	"image/png"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -208,34 +209,22 @@ func TestDecodedBytes(t *testing.T) {
 // way round, for every collection that reads files.
 func TestImageLimit(t *testing.T) {
 	root := write(t, map[string][]byte{"a/1.png": pngOf(t, picture(600, 600, 1)), "l.csv": []byte("path,label\na/1.png,x\n")}) // 1,440,000 bytes and two rows
-	for name, c := range map[string]Collection{
-		"folder": &Folder{Root: root, OnError: Fail, MaxImageMB: 1},
-		"list":   &List{Test: filepath.Join(root, "l.csv"), OnError: Fail, MaxImageMB: 1},
-	} {
-		d := open(t, c, All)
-		_, err := d.Items[0].Image()
-		faulttest.Refused(t, err, "1.png", "takes 1443602 bytes to decode and resize; at most 1048576")
-		_, err = c.(interface{ withLimit(int64) Collection }).withLimit(2).Open(All)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
+	for mb := range int64(3) {                                                                                                 // 0 is the default, of 1024
+		for _, c := range []Collection{
+			&Folder{Root: root, OnError: Fail, MaxImageMB: mb}, &List{Test: filepath.Join(root, "l.csv"), OnError: Fail, MaxImageMB: mb},
+		} {
+			_, err := open(t, c, All).Items[0].Image()
+			if mb == 1 {
+				faulttest.Refused(t, err, "1.png", "takes 1443602 bytes to decode and resize; at most 1048576")
+			} else if err != nil {
+				t.Errorf("%d MiB: %v", mb, err)
+			}
 		}
 	}
 	for _, c := range []Collection{&Folder{Root: root, OnError: Fail, MaxImageMB: -1}, &List{Test: "x", OnError: Fail, MaxImageMB: 1 << 50}, &Omniglot{Protocol: "official", OnError: Fail, MaxImageMB: 1<<63 - 1}} {
 		_, err := c.Open(All)
 		faulttest.Refused(t, err, "max_image_mb is", "1 to 1048576 MiB")
 	}
-}
-
-func (f *Folder) withLimit(mb int64) Collection {
-	c := *f
-	c.MaxImageMB = mb
-	return &c
-}
-
-func (l *List) withLimit(mb int64) Collection {
-	c := *l
-	c.MaxImageMB = mb
-	return &c
 }
 
 // TestBudget: however many ask, no more than the budget is out, and what is
@@ -402,8 +391,12 @@ func TestNamesThatAreNotUTF8(t *testing.T) {
 		_, err := (&Folder{Root: root, OnError: Fail}).Open(All)
 		faulttest.Refused(t, err, `caf\xe9`, "is not UTF-8; rename it")
 	}
+	archive := filepath.Join(t.TempDir(), "a.zip")
+	pack(t, archive, map[string][]byte{"caf\xe9/1.png": p})
+	_, err := (&Folder{Root: archive, OnError: Fail}).Open(All)
+	faulttest.Refused(t, err, archive, `caf\xe9`, "is not UTF-8")
 	list := filepath.Join(write(t, map[string][]byte{"l.csv": []byte("path,label\na.png,cafe\nb.png,caf\xe9\n")}), "l.csv")
-	_, err := (&List{Test: list, OnError: Fail}).Open(All)
+	_, err = (&List{Test: list, OnError: Fail}).Open(All)
 	faulttest.Refused(t, err, "l.csv:3:", `"b.png,caf\xe9" is not UTF-8 text`)
 }
 
@@ -469,6 +462,43 @@ func TestCopiesOutOfReach(t *testing.T) {
 		}
 		faulttest.Refused(t, err, "copies", fmt.Sprint("is ", copies, ": of 2 sizes they would take "), "bytes to list", "so give ")
 	}
+}
+
+// FuzzArchive lists an archive and decodes what it says are images.
+func FuzzArchive(f *testing.F) {
+	for _, method := range []uint16{zip.Store, zip.Deflate} {
+		var out bytes.Buffer
+		z := zip.NewWriter(&out)
+		for _, name := range []string{"a/1.png", "b/2.jpg", "b/note.txt"} {
+			w, err := z.CreateHeader(&zip.FileHeader{Name: name, Method: method})
+			if err != nil {
+				f.Fatal(err)
+			}
+			if _, err := w.Write(pngHeader(f, 4, 4, 8, 0, 0, make([]byte, 20))); err != nil {
+				f.Fatal(err)
+			}
+		}
+		if err := z.Close(); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(out.Bytes())
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		z, err := openZip("fuzz.zip", bytes.NewReader(data), int64(len(data)))
+		if err != nil {
+			return
+		}
+		tree := &tree{FS: z, name: "fuzz.zip", join: ":", archive: io.NopCloser(nil), most: 1 << 20}
+		items, err := tree.classes(tree.top(), 1)
+		if err != nil {
+			return
+		}
+		for i := range items[:min(len(items), 20)] {
+			if img, err := items[i].Image(); err == nil && img.Bounds().Empty() {
+				t.Fatalf("%s: no pixels, and no error", items[i].Path)
+			}
+		}
+	})
 }
 
 func FuzzDecode(f *testing.F) {

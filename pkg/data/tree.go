@@ -63,6 +63,9 @@ func openZip(name string, file io.ReaderAt, size int64) (*zip.Reader, error) {
 		return nil, err
 	}
 	for _, f := range archive.File {
+		if !utf8.ValidString(f.Name) { // archive/zip would list nothing beside it
+			return nil, fault.Inputf("%s: the name %.100q is not UTF-8; pack the archive anew from files with names that are", name, f.Name)
+		}
 		if strings.Count(f.Name, "/") > deepest {
 			return nil, fault.Inputf("%s: an entry lies in more than %d folders (%q…); pack it again", name, deepest, f.Name[:deepest])
 		}
