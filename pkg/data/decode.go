@@ -144,15 +144,6 @@ func (e encoded) read() (content []byte, release func(), err error) {
 	return nil, nil, withoutPath(err)
 }
 
-// decode decodes a PNG or JPEG file within the default limit.
-func decode(content []byte) (img image.Image, err error) {
-	err = decodeFor(content, imageLimit(0), nil, func(decoded image.Image) error {
-		img = decoded
-		return nil
-	})
-	return img, err
-}
-
 // decodeFor decodes a PNG or JPEG file for f; see bounded.
 func decodeFor(content []byte, most int64, more func(width, height int) int64, f func(image.Image) error) error {
 	if len(content) == 0 {

@@ -178,8 +178,7 @@ func TestDecodedBytes(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		said := decodedBytes(format, config.Width, config.Height, content)
-		var got uint64
-		got = allocatedBy(func() { _, _, err = image.Decode(bytes.NewReader(content)) })
+		got := allocatedBy(func() { _, _, err = image.Decode(bytes.NewReader(content)) })
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
