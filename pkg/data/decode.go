@@ -3,6 +3,7 @@ package data
 import (
 	"archive/zip"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -15,7 +16,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"roadmap/pkg/fault"
+	"roadmap/pkg/config"
 	"roadmap/pkg/files"
 )
 
@@ -24,11 +25,11 @@ import (
 // the same time, by whatever loader, share a budget: memory is the process's,
 // so the budget is, too. It decides when an image is decoded, never how.
 const (
-	defaultImageMB = 1024      // MiB to decode and resize one picture: 100 megapixels and more
-	mostImageMB    = 1 << 20   // MiB that the limit can be set to
-	decodingBytes  = 1 << 30   // for all pictures in work; a larger one has it to itself
-	contentBytes   = 256 << 20 // for all files read and not decoded yet; likewise
-	mostSide       = 1 << 28   // pixels: beyond, golang.org/x/image/draw counts past int32
+	defaultImage  = 1 << 30   // to decode and resize one picture: 100 megapixels and more
+	mostImage     = 1 << 40   // that the limit can be set to
+	decodingBytes = 1 << 30   // for all pictures in work; a larger one has it to itself
+	contentBytes  = 256 << 20 // for all files read and not decoded yet; likewise
+	mostSide      = 1 << 28   // pixels: beyond, golang.org/x/image/draw counts past int32
 )
 
 var (
@@ -53,18 +54,13 @@ func (b *budget) take(bytes int64) (giveBack func()) {
 	return func() { b.semaphore.Release(n) }
 }
 
-// imageLimit is the limit in bytes that a setting in MiB means; 0: the default.
-func imageLimit(mb int64) int64 {
-	if mb == 0 {
-		mb = defaultImageMB
-	}
-	return mb << 20
-}
+// imageLimit is the limit that a setting means; 0: the default.
+func imageLimit(setting config.Bytes) int64 { return cmp.Or(int64(setting), defaultImage) }
 
-// checkImageMB refuses a limit that means nothing.
-func checkImageMB(collection string, mb int64) error {
-	if mb < 0 || mb > mostImageMB {
-		return fault.Inputf("%s: max_image_mb is %d; give 1 to %d MiB, or 0 for %d", collection, mb, mostImageMB, defaultImageMB)
+// checkMaxImage refuses a limit that means nothing.
+func checkMaxImage(setting config.Bytes) error {
+	if setting < 0 || setting > mostImage {
+		return config.Invalid("max_image", "is %d bytes; give up to 1TiB, or 0 for 1GiB", int64(setting))
 	}
 	return nil
 }
@@ -128,7 +124,7 @@ func (e encoded) read() (content []byte, release func(), err error) {
 	most := e.most / 4
 	size := info.Size()
 	if size < 0 || size > most { // an archive may say anything; beyond 2^63 it is negative
-		return nil, nil, fmt.Errorf("the file is said to be of %d bytes; at most %d are read, a quarter of data.max_image_mb", uint64(size), most)
+		return nil, nil, fmt.Errorf("the file is said to be of %d bytes; at most %d are read, a quarter of data.max_image", uint64(size), most)
 	}
 	release = contents.take(size)
 	content, err = files.ReadAll(file, size, most)
@@ -161,7 +157,7 @@ func decodeFor(content []byte, most int64, more func(width, height int) int64, f
 		need = saturate(need, more(header.Width, header.Height))
 	}
 	if need > most {
-		return fmt.Errorf("%s of %d × %d pixels takes %d bytes to decode and resize; at most %d may be taken (data.max_image_mb)",
+		return fmt.Errorf("%s of %d × %d pixels takes %d bytes to decode and resize; at most %d may be taken (data.max_image)",
 			format, header.Width, header.Height, need, most)
 	}
 	defer decoding.take(need)()

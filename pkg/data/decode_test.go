@@ -25,6 +25,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"roadmap/pkg/config"
 	"roadmap/pkg/fault/faulttest"
 )
 
@@ -103,7 +104,7 @@ func TestHugePictures(t *testing.T) {
 			if got := allocatedBy(func() { _, err = d.Items[0].Image() }); got > 1<<20 {
 				t.Errorf("%d bytes allocated", got)
 			}
-			faulttest.Refused(t, err, name, "takes "+c.need+" bytes to decode and resize; at most 1073741824", "data.max_image_mb")
+			faulttest.Refused(t, err, name, "takes "+c.need+" bytes to decode and resize; at most 1073741824", "data.max_image")
 			broken, err := d.Verify(context.Background(), 2, nil)
 			if err != nil || len(broken) != 1 {
 				t.Errorf("Verify finds %v, %v", broken, err)
@@ -210,7 +211,7 @@ func TestImageLimit(t *testing.T) {
 	root := write(t, map[string][]byte{"a/1.png": pngOf(t, picture(600, 600, 1)), "l.csv": []byte("path,label\na/1.png,x\n")}) // 1,440,000 bytes and two rows
 	for mb := range int64(3) {                                                                                                 // 0 is the default, of 1024
 		for _, c := range []Collection{
-			&Folder{Root: root, OnError: Fail, MaxImageMB: mb}, &List{Test: filepath.Join(root, "l.csv"), OnError: Fail, MaxImageMB: mb},
+			&Folder{Root: root, OnError: Fail, MaxImage: config.Bytes(mb << 20)}, &List{Test: filepath.Join(root, "l.csv"), OnError: Fail, MaxImage: config.Bytes(mb << 20)},
 		} {
 			_, err := open(t, c, All).Items[0].Image()
 			if mb == 1 {
@@ -220,9 +221,9 @@ func TestImageLimit(t *testing.T) {
 			}
 		}
 	}
-	for _, c := range []Collection{&Folder{Root: root, OnError: Fail, MaxImageMB: -1}, &List{Test: "x", OnError: Fail, MaxImageMB: 1 << 50}, &Omniglot{Protocol: "official", OnError: Fail, MaxImageMB: 1<<63 - 1}} {
+	for _, c := range []Collection{&Folder{Root: root, OnError: Fail, MaxImage: -1}, &List{Test: "x", OnError: Fail, MaxImage: 1 << 50}, &Omniglot{Protocol: "official", OnError: Fail, MaxImage: 1<<63 - 1}} {
 		_, err := c.Open(All)
-		faulttest.Refused(t, err, "max_image_mb is", "1 to 1048576 MiB")
+		faulttest.Refused(t, err, "max_image", "bytes; give up to 1TiB")
 	}
 }
 

@@ -32,7 +32,7 @@ func (f file) size() int64 {
 }
 
 func (f imageFile) size() int64 {
-	info, err := os.Stat(string(f))
+	info, err := os.Stat(f.path)
 	if err != nil {
 		return -1
 	}

@@ -24,11 +24,11 @@ func init() {
 // the classes). Otherwise the classes, sorted by name, are divided: the first
 // TrainShare of them train, rounded down, and the rest test.
 type Folder struct {
-	Root       string  `yaml:"root"`         // folder or zip archive
-	Nested     bool    `yaml:"nested"`       // a level of categories above the classes
-	TrainShare float64 `yaml:"train_share"`  // of the classes, in [0, 1]
-	OnError    OnError `yaml:"on_error"`     // broken images: fail or skip
-	MaxImageMB int64   `yaml:"max_image_mb"` // memory to decode and resize one image, in MiB; 0: 1024
+	Root       string       `yaml:"root"`        // folder or zip archive
+	Nested     bool         `yaml:"nested"`      // a level of categories above the classes
+	TrainShare float64      `yaml:"train_share"` // of the classes, in [0, 1]
+	OnError    OnError      `yaml:"on_error"`    // broken images: fail or skip
+	MaxImage   config.Bytes `yaml:"max_image"`   // memory to decode and resize one image, such as 512MiB; 0: 1GiB
 }
 
 // Validate checks the settings that need no file.
@@ -36,7 +36,7 @@ func (f *Folder) Validate() error {
 	if !(f.TrainShare >= 0 && f.TrainShare <= 1) {
 		return config.Invalid("train_share", "is %g; give a share of the classes between 0 and 1", f.TrainShare)
 	}
-	return cmp.Or(checkImageMB("folder", f.MaxImageMB), f.OnError.validate("folder"))
+	return cmp.Or(checkMaxImage(f.MaxImage), f.OnError.validate("folder"))
 }
 
 func (f *Folder) at(root string) { f.Root = root }
@@ -59,7 +59,7 @@ func (f *Folder) Open(split string) (*Dataset, error) {
 	if err != nil {
 		return nil, fault.Inputf("folder: %w", err)
 	}
-	t.most = imageLimit(f.MaxImageMB)
+	t.most = imageLimit(f.MaxImage)
 	all, err := f.items(t)
 	if err == nil && len(all) == 0 {
 		err = fault.Inputf("folder: no image under %s; expected %s", t.name, t.path(f.layout()))

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"roadmap/pkg/config"
 	"roadmap/pkg/fault"
 	"roadmap/pkg/files"
 	"roadmap/pkg/registry"
@@ -30,16 +31,16 @@ func init() {
 // A label may be any text; it is the class. Paths are relative to Root or, if
 // that is not set, to the folder of the list. The order is the list's.
 type List struct {
-	Train      string  `yaml:"train"`        // CSV file of the training images
-	Test       string  `yaml:"test"`         // CSV file of the test images
-	Root       string  `yaml:"root"`         // folder that paths are relative to
-	OnError    OnError `yaml:"on_error"`     // broken images: fail or skip
-	MaxImageMB int64   `yaml:"max_image_mb"` // memory to decode and resize one image, in MiB; 0: 1024
+	Train    string       `yaml:"train"`     // CSV file of the training images
+	Test     string       `yaml:"test"`      // CSV file of the test images
+	Root     string       `yaml:"root"`      // folder that paths are relative to
+	OnError  OnError      `yaml:"on_error"`  // broken images: fail or skip
+	MaxImage config.Bytes `yaml:"max_image"` // memory to decode and resize one image, such as 512MiB; 0: 1GiB
 }
 
 // Validate checks the settings that need no file.
 func (l *List) Validate() error {
-	return cmp.Or(checkImageMB("list", l.MaxImageMB), l.OnError.validate("list"))
+	return cmp.Or(checkMaxImage(l.MaxImage), l.OnError.validate("list"))
 }
 
 func (l *List) at(root string) { l.Root = root }
@@ -67,7 +68,7 @@ func (l *List) Open(split string) (*Dataset, error) {
 		}
 		for _, it := range items {
 			it.ID = len(all)
-			it.Source = imageFile{it.Path, imageLimit(l.MaxImageMB)}
+			it.Source = imageFile{it.Path, imageLimit(l.MaxImage)}
 			all = append(all, placed{it, part.split})
 		}
 	}

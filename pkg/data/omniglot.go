@@ -31,9 +31,9 @@ type Omniglot struct {
 	//	official      background trains, evaluation tests
 	//	background80  of background alone: its classes sorted by name, the first
 	//	              80 % (771 of 964) train and the rest (193) test
-	Protocol   string  `yaml:"protocol"`
-	OnError    OnError `yaml:"on_error"`     // broken images: fail or skip
-	MaxImageMB int64   `yaml:"max_image_mb"` // memory to decode and resize one image, in MiB; 0: 1024
+	Protocol string       `yaml:"protocol"`
+	OnError  OnError      `yaml:"on_error"`  // broken images: fail or skip
+	MaxImage config.Bytes `yaml:"max_image"` // memory to decode and resize one image, such as 512MiB; 0: 1GiB
 }
 
 // Validate checks the settings that need no file.
@@ -41,7 +41,7 @@ func (o *Omniglot) Validate() error {
 	if o.Protocol != "official" && o.Protocol != "background80" {
 		return config.Invalid("protocol", "is %q; give official or background80", o.Protocol)
 	}
-	return cmp.Or(checkImageMB("omniglot", o.MaxImageMB), o.OnError.validate("omniglot"))
+	return cmp.Or(checkMaxImage(o.MaxImage), o.OnError.validate("omniglot"))
 }
 
 func (o *Omniglot) at(root string) { o.Root = root }
@@ -94,7 +94,7 @@ func (o *Omniglot) part(name string) ([]Item, *tree, error) {
 	if err != nil {
 		return nil, nil, fault.Inputf("omniglot: %w", err)
 	}
-	t.most = imageLimit(o.MaxImageMB)
+	t.most = imageLimit(o.MaxImage)
 	top := "."
 	if t.isDir(name) { // the archives hold one folder of their own name
 		top = name
