@@ -11,7 +11,7 @@ import (
 )
 
 func init() {
-	register("folder", func() Collection { return &Folder{TrainShare: 0.5, OnError: Fail} })
+	register("folder", func() Collection { return &Folder{TrainShare: 0.5, OnError: Fail, MaxImage: defaultImage} })
 }
 
 // Folder is images sorted into folders, or into a zip archive of that layout:

@@ -20,7 +20,7 @@ import (
 )
 
 func init() {
-	register("list", func() Collection { return &List{OnError: Fail} })
+	register("list", func() Collection { return &List{OnError: Fail, MaxImage: defaultImage} })
 }
 
 // List is images named in CSV files (RFC 4180), one file a split. The first

@@ -12,7 +12,7 @@ import (
 
 func init() {
 	register("omniglot", func() Collection {
-		return &Omniglot{Root: filepath.Join("data", "omniglot"), Protocol: "official", OnError: Fail}
+		return &Omniglot{Root: filepath.Join("data", "omniglot"), Protocol: "official", OnError: Fail, MaxImage: defaultImage}
 	})
 }
 
