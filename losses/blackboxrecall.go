@@ -17,8 +17,7 @@ func init() {
 //	L_i = 1/|P_i| Σ_{k∈P_i} w(rk(k) − rk⁺(k)),  w(x) = ln(1 + x) or ln(1 + ln(1 + x))
 //
 // The difference counts the negatives ranked above k; rk⁺ is held constant. The
-// loss is the mean of L_i over the queries that have a positive. Margin and
-// gradient are those of blackboxap.
+// loss is the mean of L_i over the queries that have a positive.
 type BlackboxRecall struct {
 	score.Blackbox `yaml:",inline"`
 	Weight         string `yaml:"weight" in:"{log,loglog}"` // w: "log" or "loglog"

@@ -8,12 +8,15 @@ import "C"
 import "roadmap/pkg/torch"
 
 // Blackbox is how a ranking is differentiated by RaMBO (Rolínek et al. 2020).
-// Scores are shifted to s − Margin/2 on P_i and s + Margin/2 on N_i (eq. 14).
+// Scores are shifted to s − margin/2 on P_i and s + margin/2 on N_i (eq. 14).
 // rk is the descending rank among n = |P_i ∪ N_i| of them, from 1, ties in the
 // order of the gallery, and r̃ = rk/n. With g = ∂L/∂r̃ the gradient is that of a
 // piecewise linear interpolation of the ranking (alg. 1):
 //
 //	∂L/∂s = −(r̃(s) − r̃(s + λ g)) / λ
+//
+// It is not linear in g, so g is that of the bare loss, its mean over the
+// queries included; factors around the loss multiply the result.
 type Blackbox struct {
 	Lambda float64 `yaml:"lambda" in:"(0,inf)"`    // interpolation λ: how far scores move along g
 	Margin float64 `yaml:"margin" in:"(-inf,inf)"` // between positives and negatives, in units of score
@@ -22,9 +25,6 @@ type Blackbox struct {
 // Ranks are rk(k), the rank of each positive k of a query among all, with the
 // gradient of alg. 1, and rk⁺(k), that among its positives, held constant: both
 // [q, p] float64, 1 behind a query's last positive.
-//
-// The gradient is not linear in that of what follows. L is the bare loss, its
-// mean over the queries included, whatever blocks it is computed in.
 func (b *Block) Ranks(o Blackbox) (rank, plus *torch.Tensor) {
 	s, positives, negatives := b.Positives.Scope(), b.Positives, b.Negatives
 	if !ready(positives, negatives, b.columns) {
