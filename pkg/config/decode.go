@@ -156,7 +156,10 @@ func ownValidate(target reflect.Value) error {
 			}
 		}
 	}
-	if checked, ok := target.Addr().Interface().(interface{ Validate() error }); ok {
+	if target.CanAddr() { // the methods of its pointer are its own too
+		target = target.Addr()
+	}
+	if checked, ok := target.Interface().(interface{ Validate() error }); ok {
 		return checked.Validate()
 	}
 	return nil
