@@ -50,7 +50,7 @@ func (s *Balanced) Validate() error {
 // Plan implements Sampler. It refuses a dataset that is empty, smaller than a
 // batch, with fewer classes than a batch holds, or with classes of one image
 // (unless Lone is "skip").
-func (s *Balanced) Plan(labels []int64, seed uint64) (Plan, error) {
+func (s *Balanced) Plan(labels, _ []int64, seed uint64) (Plan, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
@@ -84,7 +84,11 @@ func (s *Balanced) Plan(labels []int64, seed uint64) (Plan, error) {
 	if batches == 0 {
 		batches = images / (s.Classes * s.Samples)
 	}
-	return &balancedPlan{classes: classes, perBatch: s.Classes, samples: s.Samples, batches: batches, seed: seed}, nil
+	why := fmt.Sprintf("%d images of %d classes, %d × %d a batch", images, len(classes), s.Classes, s.Samples)
+	if s.Batches > 0 {
+		why = fmt.Sprintf("batches: %d", s.Batches)
+	}
+	return &balancedPlan{classes: classes, perBatch: s.Classes, samples: s.Samples, batches: batches, why: why, seed: seed}, nil
 }
 
 // LoneError says that classes have a single image, so that it has no positive.
@@ -103,10 +107,12 @@ func (e *LoneError) Error() string {
 type balancedPlan struct {
 	classes                    []class
 	perBatch, samples, batches int
+	why                        string
 	seed                       uint64
 }
 
 func (p *balancedPlan) Batches() int { return p.batches }
+func (p *balancedPlan) Why() string  { return p.why }
 
 func (p *balancedPlan) Epoch(epoch int) [][]int {
 	visits := p.visits(epoch)

@@ -1,6 +1,8 @@
 package sampler
 
 import (
+	"fmt"
+
 	"roadmap/pkg/config"
 	"roadmap/pkg/fault"
 	"roadmap/pkg/rng"
@@ -27,7 +29,7 @@ func (s *Random) Validate() error {
 
 // Plan implements Sampler. It refuses a dataset that is empty, smaller than a
 // batch, or without two images of one class.
-func (s *Random) Plan(labels []int64, seed uint64) (Plan, error) {
+func (s *Random) Plan(labels, _ []int64, seed uint64) (Plan, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
@@ -49,6 +51,10 @@ type randomPlan struct {
 }
 
 func (p randomPlan) Batches() int { return p.rows / p.size }
+
+func (p randomPlan) Why() string {
+	return fmt.Sprintf("%d images, %d a batch, the rest left out", p.rows, p.size)
+}
 
 func (p randomPlan) Epoch(epoch int) [][]int {
 	rows := rng.New(p.seed, streamRows, uint64(epoch)).Perm(p.rows)

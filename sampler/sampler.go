@@ -1,9 +1,31 @@
-// Package sampler decides which images meet in a batch. It works on integers
-// alone: labels in, rows of the dataset out.
+// Package sampler decides which images meet in a batch. It is what a
+// batch_sampler of a PyTorch DataLoader is, with two differences: a plan of
+// batches can be asked for any epoch at once, and nothing in it depends on what
+// was asked before.
 //
-// A plan is a pure function of (labels, seed, epoch): no epoch depends on an
-// earlier one having been asked for. So resuming a run is a cursor (epoch,
-// batch), and nothing of a sampler is ever saved.
+// Samplers work on integers: the label of every image and, where the dataset
+// has them, its category, a coarser label. Batches are rows of the dataset.
+//
+//	s, err := sampler.New("hard")
+//	plan, err := s.Plan(labels, categories, seed)
+//	for _, batch := range plan.Epoch(0) { … }
+//
+// The samplers, by name:
+//
+//	balanced    so many classes, so many images of each ("P × K", MPerClassSampler)
+//	classes     whole classes until the batch is full (FastAP's "random")
+//	hard        half a batch from each of two categories, all pairs of them in turn (FastAP, RaMBO, ROADMAP)
+//	vehicle     half from one labelled category, half from classes without one (FastAP on VehicleID)
+//	confusion   hard, with categories of classes that the network itself takes for alike
+//	random      a shuffled dataset, cut into batches
+//	sequential  the dataset in its order, for evaluation
+//
+// A plan is a pure function of (labels, categories, seed, epoch). So resuming a
+// run is a cursor (epoch, batch), and no state of a sampler is ever saved;
+// confusion's categories, which come from the network, are the one exception
+// and are saved by whoever computes them (see [Regrouper]).
+//
+// [Cover] counts what the batches of an epoch hold.
 package sampler
 
 import (
@@ -14,14 +36,19 @@ import (
 	"roadmap/pkg/registry"
 )
 
+// NoCategory is the category of an image that has none.
+const NoCategory = -1
+
 // Sampler is one way to make batches; the struct behind it is its own section
 // of a recipe.
 type Sampler interface {
 	// Plan lays out the epochs of a dataset whose row i has the class
-	// labels[i], under a seed. Labels are any numbers, in any order. It
-	// neither keeps nor changes the slice. Settings and labels that allow no
-	// batch are errors of the input.
-	Plan(labels []int64, seed uint64) (Plan, error)
+	// labels[i] and the category categories[i], under a seed. Labels are any
+	// numbers, in any order; so are categories, but for NoCategory.
+	// Categories are nil for a dataset without any. The slices are neither
+	// kept nor changed. Settings and labels that allow no batch are errors of
+	// the input.
+	Plan(labels, categories []int64, seed uint64) (Plan, error)
 }
 
 // Plan is the batches of every epoch. It is safe for concurrent use.
@@ -31,6 +58,9 @@ type Plan interface {
 	Epoch(epoch int) [][]int
 	// Batches is the number of batches of every epoch, at least 1.
 	Batches() int
+	// Why says where that number comes from: "66 pairs of 12 categories ×
+	// 5 batches".
+	Why() string
 }
 
 // Registry holds the samplers by name.
@@ -47,10 +77,12 @@ func Names() []string { return Registry.Names() }
 
 // Streams of random numbers, so that no two uses of one seed draw alike.
 const (
-	streamClasses = iota + 1 // order of the classes in an epoch
-	streamExtras             // which classes an epoch visits once more
-	streamImages             // order of the images of one class in an epoch
-	streamRows               // order of all rows in an epoch
+	streamClasses  = iota + 1 // order of the classes in an epoch
+	streamExtras              // which classes an epoch visits once more
+	streamImages              // order of the images of one class in an epoch
+	streamRows                // order of all rows in an epoch
+	streamPairs               // order of the pairs of categories in an epoch
+	streamClusters            // division of the classes by confusion
 )
 
 // class is the rows of one label, ascending.
@@ -74,6 +106,51 @@ func byClass(labels []int64) []class {
 	}
 	slices.SortFunc(classes, func(a, b class) int { return cmp.Compare(a.label, b.label) })
 	return classes
+}
+
+// category is the classes of one category.
+type category struct {
+	id      int64
+	classes []class
+	images  int
+}
+
+// byCategory groups rows by category and label, in ascending order of both.
+// Images without a category are one more, NoCategory, which comes first.
+func byCategory(labels, categories []int64) []category {
+	rows := map[int64][]int{}
+	for row, id := range categories {
+		rows[id] = append(rows[id], row)
+	}
+	var found []category
+	for id, rows := range rows {
+		of := make([]int64, len(rows))
+		for i, row := range rows {
+			of[i] = labels[row]
+		}
+		c := category{id: id, classes: byClass(of), images: len(rows)}
+		for _, class := range c.classes {
+			for i, at := range class.rows {
+				class.rows[i] = rows[at]
+			}
+		}
+		found = append(found, c)
+	}
+	slices.SortFunc(found, func(a, b category) int { return cmp.Compare(a.id, b.id) })
+	return found
+}
+
+// needCategories refuses a dataset without categories, or with a number of
+// them that is not the labels'.
+func needCategories(name string, labels, categories []int64) error {
+	if categories == nil {
+		return fault.Inputf("sampler %s: the dataset has no categories, and batches are drawn from those; "+
+			"choose a dataset that has (roadmap data stats shows it), or the sampler balanced or confusion", name)
+	}
+	if len(labels) != len(categories) {
+		return fault.Inputf("sampler %s: %d labels and %d categories; give one a row of both", name, len(labels), len(categories))
+	}
+	return nil
 }
 
 // errEmpty is what every sampler says to a dataset without images.

@@ -21,6 +21,16 @@ func TestConformance(t *testing.T) {
 		"random": func(_ []int64, random *rand.Rand) sampler.Sampler {
 			return &sampler.Random{Size: 2 + random.IntN(40)}
 		},
+		"classes": func(_ []int64, random *rand.Rand) sampler.Sampler {
+			return &sampler.Classes{Batch: 2 + random.IntN(40)}
+		},
+		"vehicle": func(_ []int64, random *rand.Rand) sampler.Sampler {
+			return &sampler.Vehicle{Batch: 4 + 2*random.IntN(20)}
+		},
+		"hard": func(_ []int64, random *rand.Rand) sampler.Sampler { return randomHard(random) },
+		"confusion": func(_ []int64, random *rand.Rand) sampler.Sampler {
+			return &sampler.Confusion{Hard: *randomHard(random), Clusters: 2 + random.IntN(5), Every: 1}
+		},
 	}
 	for _, name := range sampler.Names() {
 		t.Run(name, func(t *testing.T) {
@@ -31,6 +41,14 @@ func TestConformance(t *testing.T) {
 			samplertest.Conform(t, construct)
 		})
 	}
+}
+
+func randomHard(random *rand.Rand) *sampler.Hard {
+	s := &sampler.Hard{Batch: 8 + 2*random.IntN(20), BatchesPerPair: 1 + random.IntN(3), Order: []string{"pairs", "mixed"}[random.IntN(2)]}
+	if random.IntN(2) == 0 {
+		s.Samples = sampler.Samples(2 + random.IntN(3))
+	}
+	return s
 }
 
 func TestNewGivesDefaultsThatAreValid(t *testing.T) {
@@ -83,7 +101,7 @@ func TestBalancedInvariants(t *testing.T) {
 		labels := samplertest.Labels(i)
 		random := rand.New(rand.NewPCG(uint64(i), 1))
 		s := &sampler.Balanced{Classes: 1 + random.IntN(12), Samples: 2 + random.IntN(7), Batches: random.IntN(9), Lone: "skip"}
-		p, err := s.Plan(labels, uint64(i))
+		p, err := s.Plan(labels, nil, uint64(i))
 		if err != nil {
 			if !fault.IsInput(err) {
 				t.Fatal(err)
@@ -224,7 +242,7 @@ func TestEpochsAndSeedsDiffer(t *testing.T) {
 		&sampler.Balanced{Classes: 4, Samples: 2, Lone: "skip"},
 		&sampler.Random{Size: 8},
 	} {
-		a, b := plan(t, s, labels), must1(s.Plan(labels, 99))
+		a, b := plan(t, s, labels), must1(s.Plan(labels, nil, 99))
 		if slices.EqualFunc(a.Epoch(0), a.Epoch(1), slices.Equal) {
 			t.Errorf("%T: epochs 0 and 1 are the same", s)
 		}
@@ -309,7 +327,7 @@ func TestRefusals(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := c.s.Plan(c.labels, 0)
+			_, err := c.s.Plan(c.labels, nil, 0)
 			faulttest.Refused(t, err, c.says...)
 		})
 	}
@@ -326,7 +344,7 @@ func must(t *testing.T, name string) sampler.Sampler {
 
 func plan(t *testing.T, s sampler.Sampler, labels []int64) sampler.Plan {
 	t.Helper()
-	p, err := s.Plan(labels, 1)
+	p, err := s.Plan(labels, nil, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

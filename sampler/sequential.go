@@ -1,6 +1,10 @@
 package sampler
 
-import "roadmap/pkg/config"
+import (
+	"fmt"
+
+	"roadmap/pkg/config"
+)
 
 func init() {
 	register("sequential", func() Sampler { return &Sequential{Size: 64} })
@@ -23,7 +27,7 @@ func (s *Sequential) Validate() error {
 
 // Plan implements Sampler; the seed is without effect. It refuses an empty
 // dataset.
-func (s *Sequential) Plan(labels []int64, _ uint64) (Plan, error) {
+func (s *Sequential) Plan(labels, _ []int64, _ uint64) (Plan, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
@@ -36,5 +40,9 @@ func (s *Sequential) Plan(labels []int64, _ uint64) (Plan, error) {
 type sequentialPlan struct{ rows, size int }
 
 func (p sequentialPlan) Batches() int { return (p.rows + p.size - 1) / p.size }
+
+func (p sequentialPlan) Why() string {
+	return fmt.Sprintf("%d images, %d a batch, the rest a smaller one", p.rows, p.size)
+}
 
 func (p sequentialPlan) Epoch(int) [][]int { return cut(count(p.rows), p.size) }

@@ -12,6 +12,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v3"
 
@@ -55,8 +57,12 @@ func dataMake(c *call) error {
 	}
 	defer os.RemoveAll(aside) // nothing is there any more once it has its name
 	result := made{Folder: out}
-	for _, spec := range splitsOf(words[0]) {
-		stats, err := writeSplit(c, spec, aside)
+	collection, split, err := openCollection(words[0], c.String("root"), c.StringSlice("set"))
+	if err != nil {
+		return err
+	}
+	for _, split := range madeOf(words[0], collection, split) {
+		stats, err := writeSplit(c, collection, split, aside)
 		if err != nil {
 			return fmt.Errorf("data make: %w", err)
 		}
@@ -71,9 +77,21 @@ func dataMake(c *call) error {
 	return answer(c, result, result.print)
 }
 
+// madeOf names the splits that are written: the one asked for, those of a
+// dataset by name, or all of a folder or list.
+func madeOf(spec string, collection data.Collection, split string) []string {
+	switch name, _, _ := strings.Cut(spec, ":"); {
+	case split != "":
+		return []string{split}
+	case !slices.Contains(data.Names(), name) || name == "list":
+		return []string{data.All}
+	}
+	return slices.DeleteFunc(collection.Splits(), func(s string) bool { return s == data.Query || s == data.Gallery })
+}
+
 // writeSplit writes the images and the list of one split.
-func writeSplit(c *call, spec, folder string) (stats data.Stats, err error) {
-	d, err := openDataset(spec, c.String("root"), c.StringSlice("set"))
+func writeSplit(c *call, collection data.Collection, split, folder string) (stats data.Stats, err error) {
+	d, err := collection.Open(split)
 	if err != nil {
 		return data.Stats{}, err
 	}

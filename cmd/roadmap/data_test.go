@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"roadmap/pkg/data"
+	"roadmap/pkg/datatest"
 )
 
 // photos writes a folder with classes of images, each of its own shade; the
@@ -73,22 +74,51 @@ func TestDataList(t *testing.T) {
 
 func TestDataStats(t *testing.T) {
 	root := photos(t, true) // a broken image does not matter: none is opened
+	const whole = `{"name":"folder","split":"all","images":5,"classes":3,"categories":0,"min":1,"median":2,"max":2,"lone":1,"skipped":0,"histogram":[{"from":1,"to":1,"classes":1},{"from":2,"to":2,"classes":2}]}`
 	for _, c := range []struct {
 		args []string
 		want string
 	}{
-		{[]string{root}, `{"splits":[{"name":"folder","split":"all","images":5,"classes":3,"categories":0,"min":1,"median":2,"max":2,"lone":1,"skipped":0}]}`},
-		{[]string{"folder", "--root", root, "--set", "train_share=0.7"}, `{"splits":[` +
-			`{"name":"folder","split":"train","images":4,"classes":2,"categories":0,"min":2,"median":2,"max":2,"lone":0,"skipped":0},` +
-			`{"name":"folder","split":"test","images":1,"classes":1,"categories":0,"min":1,"median":1,"max":1,"lone":1,"skipped":0},` +
-			`{"name":"folder","split":"all","images":5,"classes":3,"categories":0,"min":1,"median":2,"max":2,"lone":1,"skipped":0}]}`},
+		{[]string{root + ":all"}, `{"splits":[` + whole + `]}`},
+		// The splits that training would see.
+		{[]string{root}, `{"splits":[` +
+			`{"name":"folder","split":"train","images":2,"classes":1,"categories":0,"min":2,"median":2,"max":2,"lone":0,"skipped":0,"histogram":[{"from":2,"to":2,"classes":1}]},` +
+			`{"name":"folder","split":"test","images":3,"classes":2,"categories":0,"min":1,"median":1.5,"max":2,"lone":1,"skipped":0,"histogram":[{"from":1,"to":1,"classes":1},{"from":2,"to":2,"classes":1}]},` +
+			whole + `]}`},
+		{[]string{"folder", "--root", root, "--set", "train_share=1"}, `{"splits":[` + strings.Replace(whole, "all", "train", 1) + `,` + whole + `]}`},
 		{[]string{"folder:test", "--set", "train_share=0", "--set", "on_error=skip", "--root", root},
-			`{"splits":[{"name":"folder","split":"test","images":4,"classes":3,"categories":0,"min":1,"median":1,"max":2,"lone":2,"skipped":1}]}`},
+			`{"splits":[{"name":"folder","split":"test","images":4,"classes":3,"categories":0,"min":1,"median":1,"max":2,"lone":2,"skipped":1,"histogram":[{"from":1,"to":1,"classes":2},{"from":2,"to":2,"classes":1}]}]}`},
 	} {
 		stdout, stderr, code := roadmap(t, append([]string{"data", "stats", "--json"}, c.args...)...)
 		if code != codeDone || stderr != "" || stdout != c.want+"\n" {
 			t.Errorf("%v: code %d, stderr %q\n got %swant %s", c.args, code, stderr, stdout, c.want)
 		}
+	}
+}
+
+// The batches of FastAP and of RaMBO on Online Products' official list: 66
+// pairs of categories, 5 and 10 batches each.
+func TestDataStatsOfASampler(t *testing.T) {
+	root := datatest.Shared(t, "sop-lists")
+	for _, c := range []struct {
+		settings []string
+		batches  float64
+	}{
+		{[]string{"--set", "sampler.batch=256", "--set", "sampler.batches_per_pair=5"}, 330},
+		{[]string{"--set", "sampler.batch=128", "--set", "sampler.samples=4", "--set", "sampler.batches_per_pair=10"}, 660},
+	} {
+		stdout, stderr, code := roadmap(t, append([]string{"data", "stats", "sop:train", "--root", root, "--sampler", "hard", "--json"}, c.settings...)...)
+		if code != codeDone {
+			t.Fatalf("code %d, stderr %q", code, stderr)
+		}
+		coverage := object(t, stdout)["coverage"].(map[string]any)
+		if coverage["batches"] != c.batches || coverage["category_pairs"] != 66.0 || coverage["classes_seen"] != 11318.0 || coverage["copies"] != 0.0 {
+			t.Errorf("%v: %v", c.settings, coverage)
+		}
+	}
+	stdout, _, code := roadmap(t, "data", "stats", "glyphs", "--sampler", "confusion", "--set", "sampler.clusters=4", "--set", "copies=1")
+	if code != codeDone || !strings.Contains(stdout, "30 (6 pairs of 4 categories × 5 batches)") || !strings.Contains(stdout, "glyphs  │ test") {
+		t.Errorf("code %d, %s", code, stdout)
 	}
 }
 
@@ -98,7 +128,7 @@ func TestDataValidate(t *testing.T) {
 		t.Errorf("whole images: code %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
 	root := photos(t, true)
-	for _, args := range [][]string{{root}, {"folder", "--root", root, "--set", "on_error=skip"}, {root, "--set", "data.on_error=skip"}} {
+	for _, args := range [][]string{{root}, {"folder", "--root", root}, {root, "--set", "data.on_error=skip"}} {
 		stdout, stderr, code = roadmap(t, append([]string{"data", "validate", "--json"}, args...)...)
 		if code != codeInput {
 			t.Errorf("%v: code %d", args, code)
@@ -111,13 +141,94 @@ func TestDataValidate(t *testing.T) {
 		if image["path"] != filepath.Join(root, "b", "2.png") || !strings.Contains(image["error"].(string), "EOF") {
 			t.Errorf("%v: broken %v", args, image)
 		}
-		if !strings.HasSuffix(stderr, "roadmap: "+args[0]+": 1 of 5 images are broken; replace or remove them, or leave them out with data.on_error=skip, in a recipe or behind --set\n") {
+		if !strings.Contains(stderr, "roadmap: "+args[0]+": broken images: 1 (of ") || !strings.HasSuffix(stderr, "; mend them, or write a list without them with --fix\n") {
 			t.Errorf("%v: stderr %q", args, stderr)
 		}
 	}
 	stdout, _, _ = roadmap(t, "data", "validate", root)
-	if !strings.HasPrefix(stdout, filepath.Join(root, "b", "2.png")+": ") || !strings.HasSuffix(stdout, "\nbroken images: 1\n") {
+	if !strings.HasPrefix(stdout, "broken: "+filepath.Join(root, "b", "2.png")+": ") || !strings.Contains(stdout, "\nimages read: 5; missing: 0; broken: 1; ") {
 		t.Errorf("stdout %q", stdout)
+	}
+}
+
+// A list with every fault, and the clean one that --fix makes of it.
+func TestDataValidateFix(t *testing.T) {
+	root := photos(t, true) // b/2.png is cut
+	if err := os.Link(filepath.Join(root, "a", "1.png"), filepath.Join(root, "a", "copy.png")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Link(filepath.Join(root, "a", "1.png"), filepath.Join(root, "b", "copy.png")); err != nil {
+		t.Fatal(err)
+	}
+	list := filepath.Join(root, "all.csv")
+	content := "path,label,split\na/1.png,a,train\na/2.png,a,train\na/copy.png,a,train\na/2.png,a,test\nb/1.png,a,train\nc/1.png,c,train\n" +
+		"b/2.png,b,test\nb/gone.png,b,test\nb/1.png,b,test\nb/1.png,b,test\n"
+	if err := os.WriteFile(list, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	fixed := filepath.Join(root, "clean.csv")
+	stdout, stderr, code := roadmap(t, "data", "validate", list, "--json", "-q")
+	if code != codeInput || !strings.Contains(stderr, "missing images: 1; broken images: 1; images that both train and test: 2") {
+		t.Errorf("code %d, stderr %q", code, stderr)
+	}
+	found := object(t, stdout)
+	for key, n := range map[string]int{"missing": 1, "broken": 1, "repeated": 1, "leaked_paths": 2, "duplicates": 3} {
+		if got := len(found[key].([]any)); got != n {
+			t.Errorf("%s: %d, want %d: %v", key, got, n, found[key])
+		}
+	}
+	if found["conflicts"] != 1.0 || found["leaked"] != 2.0 || found["shared"] != 1.0 {
+		t.Errorf("conflicts %v, leaked %v, shared %v", found["conflicts"], found["leaked"], found["shared"])
+	}
+	stdout, stderr, code = roadmap(t, "data", "validate", list, "--fix", fixed, "--json", "-q")
+	if code != codeDone || object(t, stdout)["kept"] != 1.0 {
+		t.Fatalf("code %d, %s%s", code, stdout, stderr)
+	}
+	// Of a/1 and its copy one would stay, but alone in its class; a/2 trains and
+	// tests, so it tests; b/1 has two classes.
+	clean, err := os.ReadFile(fixed)
+	if want := "label,path,split\na," + filepath.Join(root, "a", "2.png") + ",validation\n"; err != nil || string(clean) != want {
+		t.Errorf("%v\n got %q\nwant %q", err, clean, want)
+	}
+	if _, stderr, code = roadmap(t, "data", "validate", fixed, "-q"); code != codeDone {
+		t.Errorf("the clean list: code %d, %s", code, stderr)
+	}
+	if _, stderr, code = roadmap(t, "data", "validate", list, "--fix", list, "-q"); code != codeInput || !strings.Contains(stderr, list) {
+		t.Errorf("--fix over a file that exists: code %d, %s", code, stderr)
+	}
+}
+
+func TestDataShow(t *testing.T) {
+	root, dir := photos(t, true), t.TempDir()
+	sheet := filepath.Join(dir, "sheet.png")
+	stdout, stderr, code := roadmap(t, "data", "show", root, "--out", sheet, "--side", "32", "--images", "1", "--json")
+	if code != codeDone || object(t, stdout)["images"] != 3.0 {
+		t.Fatalf("code %d, %s%s", code, stdout, stderr)
+	}
+	f, err := os.Open(sheet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if img, err := png.Decode(f); err != nil || img.Bounds().Dx() < 3*32 {
+		t.Errorf("%v, %v", img, err)
+	}
+	page := filepath.Join(dir, "batch.html")
+	args := []string{"data", "show", "glyphs", "--set", "copies=1", "--sampler", "balanced", "--set", "sampler.classes=3", "--set", "sampler.samples=2",
+		"--transform", "resize=24,channels=1,mean=0.5,std=0.25,augment.rotate=20", "--out", page, "--json"}
+	stdout, stderr, code = roadmap(t, args...)
+	if o := object(t, stdout); code != codeDone || o["images"] != 6.0 || o["columns"] != 3.0 {
+		t.Fatalf("code %d, %s%s", code, stdout, stderr)
+	}
+	first, err := os.ReadFile(page)
+	if err != nil || bytes.Count(first, []byte("data:image/jpeg;base64,")) != 6 {
+		t.Errorf("%v, %d pictures", err, bytes.Count(first, []byte("data:image/jpeg;base64,")))
+	}
+	if stdout, stderr, code = roadmap(t, append(args, "--force")...); code != codeDone {
+		t.Fatalf("code %d, %s%s", code, stdout, stderr)
+	}
+	if again, err := os.ReadFile(page); err != nil || !bytes.Equal(first, again) {
+		t.Errorf("%v, or the same command gives other bytes", err)
 	}
 }
 
@@ -205,7 +316,7 @@ func TestDataErrors(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"stats", filepath.Join(root, "none")}, "is neither a dataset (folder, glyphs, list, omniglot), nor a folder, an archive or a list"},
+		{[]string{"stats", filepath.Join(root, "none")}, "sop, vehicleid, veri776, vggface2), nor a folder, an archive or a list"},
 		{[]string{"stats", "glyph"}, "did you mean glyphs?"},
 		{[]string{"stats", "glyphs:tset"}, `unknown split "tset"; did you mean "test"?`},
 		{[]string{"stats", "glyphs", "--set", "sied=3"}, `parameter "sied=3": unknown key sied; did you mean side?`},
@@ -214,6 +325,13 @@ func TestDataErrors(t *testing.T) {
 		{[]string{"stats", filepath.Join(root, "none"), "--set", "nested=true"}, "is neither a dataset"},
 		{[]string{"stats", root, "--root", root, "--set", "nested=true"}, "drop the root"},
 		{[]string{"stats", "omniglot", "--root", root}, "images_background"},
+		{[]string{"stats", "glyphs", "--set", "sampler.batch=8"}, "--set sampler.batch=8 belongs to --sampler"},
+		{[]string{"stats", "glyphs", "--sampler", "hrad"}, `unknown sampler "hrad"; did you mean "hard"?`},
+		{[]string{"stats", root, "--sampler", "hard"}, "folder train: sampler hard: the dataset has no categories"},
+		{[]string{"stats", "glyphs", "--sampler", "hard", "--epoch", "-1"}, "--epoch is -1"},
+		{[]string{"show", "glyphs", "--out", "x.gif"}, "must end in .png or .html"},
+		{[]string{"show", "glyphs", "--out", filepath.Join(root, "x.png"), "--side", "2"}, "--side is 2; give 16 to 1024"},
+		{[]string{"show", "glyphs", "--out", filepath.Join(root, "x.png"), "--sampler", "balanced", "--batch", "100000"}, "--batch is 100000; an epoch has the batches 0 to "},
 		{[]string{"stats"}, "want DATASET[:SPLIT], got 0 arguments (see roadmap data stats --help)"},
 		{[]string{"validate", "folder", "--set", "root=" + filepath.Join(root, "a")}, "no image under"},
 		{[]string{"make", "glyphs"}, "Required flag \"out\" not set (see roadmap data make --help)"},

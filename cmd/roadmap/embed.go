@@ -342,12 +342,22 @@ func (n *network) safetensors(c *call, out string) (*tensorio.Pending, error) {
 
 // writeList writes the .csv beside the embeddings: RFC 4180, a row an image.
 // The label is the class's name: its number holds within one dataset alone, and
-// queries and gallery may come from two.
+// queries and gallery may come from two. Where queries and gallery differ,
+// is_query and is_gallery say which a row is; where images of one sequence are
+// never compared, sequence names it.
 func writeList(w io.Writer, d *data.Dataset) error {
 	levels := d.Levels()
 	header := []string{"row", "path", "label", "class"}
 	for _, level := range levels[1:] { // the first is the class
 		header = append(header, level.Name)
+	}
+	roles := len(d.Queries()) < d.Len() || len(d.Gallery()) < d.Len()
+	if roles {
+		header = append(header, "is_query", "is_gallery")
+	}
+	sequences := d.Groups() != nil
+	if sequences {
+		header = append(header, "sequence")
 	}
 	table := csv.NewWriter(w)
 	table.UseCRLF = true
@@ -358,6 +368,12 @@ func writeList(w io.Writer, d *data.Dataset) error {
 		row := []string{strconv.Itoa(i), item.Path, item.Class, item.Class}
 		for _, level := range levels[1:] {
 			row = append(row, level.Names[level.Labels[i]])
+		}
+		if roles {
+			row = append(row, strconv.FormatBool(item.Role != data.GalleryOnly), strconv.FormatBool(item.Role != data.QueryOnly))
+		}
+		if sequences {
+			row = append(row, item.Group)
 		}
 		if err := table.Write(row); err != nil {
 			return err

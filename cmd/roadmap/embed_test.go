@@ -1,6 +1,11 @@
 package main
 
 import (
+	"bytes"
+	"fmt"
+	"image"
+	"image/png"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -41,5 +46,58 @@ func TestEmbedSaysHowItDeviates(t *testing.T) {
 	}
 	if _, there := object(t, embed("float32", "--json"))["deviation"]; there {
 		t.Error("float32 deviates from itself")
+	}
+}
+
+// A dataset with queries and a gallery: the .csv says which is which, the splits
+// can be embedded one by one, and evaluated as they are or in one go.
+func TestEmbedQueriesAndGallery(t *testing.T) {
+	root := t.TempDir()
+	list := "6\nimage_name item_id evaluation_status\n"
+	for i, status := range []string{"query", "gallery", "gallery", "query", "gallery", "train"} {
+		item := fmt.Sprintf("img/MEN/Denim/id_%d/", i/3)
+		list += fmt.Sprintf("%s%d.jpg id_%d %s\n", item, i, i/3, status)
+		if err := os.MkdirAll(filepath.Join(root, item), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		shade := image.NewGray(image.Rect(0, 0, 28, 28))
+		for p := range shade.Pix {
+			shade.Pix[p] = uint8(p * (i + 1))
+		}
+		var picture bytes.Buffer
+		if err := png.Encode(&picture, shade); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, item, fmt.Sprintf("%d.jpg", i)), picture.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(root, "list_eval_partition.txt"), []byte(list), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	network := []string{"--model", "convnet", "--root", root, "--device", "cpu", "--transform", "resize=28,channels=1", "-q"}
+	for split, images := range map[string]float64{"test": 5, "query": 2, "gallery": 3} {
+		stdout, stderr, code := roadmap(t, append([]string{"embed", "--data", "inshop:" + split, "--out", filepath.Join(dir, split+".npy"), "--json"}, network...)...)
+		if code != codeDone || object(t, stdout)["images"] != images {
+			t.Fatalf("%s: code %d, %s%s", split, code, stdout, stderr)
+		}
+	}
+	table, err := os.ReadFile(filepath.Join(dir, "test.csv"))
+	if err != nil || !strings.HasPrefix(string(table), "row,path,label,class,category,is_query,is_gallery\r\n") || strings.Count(string(table), ",true,false\r\n") != 2 || strings.Count(string(table), ",false,true\r\n") != 3 {
+		t.Errorf("%v\n%s", err, table)
+	}
+	at := func(name string) string { return filepath.Join(dir, name) }
+	apart, stderr, code := roadmap(t, "eval", "--embeddings", at("query.npy"), "--labels", at("query.csv"), "--gallery", at("gallery.npy"), "--gallery-labels", at("gallery.csv"), "--metrics", "r@1,map", "--json")
+	if code != codeDone {
+		t.Fatalf("code %d, %s", code, stderr)
+	}
+	at1, stderr, code := roadmap(t, append([]string{"eval", "--data", "inshop:test", "--metrics", "r@1,map", "--json"}, network...)...)
+	if code != codeDone {
+		t.Fatalf("code %d, %s", code, stderr)
+	}
+	x, y := object(t, apart), object(t, at1)
+	if x["queries"] != 2.0 || y["queries"] != 2.0 || y["gallery"] != 3.0 || x["metrics"].(map[string]any)["map"] != y["metrics"].(map[string]any)["map"] {
+		t.Errorf("apart %s, in one go %s", apart, at1)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"roadmap/eval"
 	"roadmap/pkg/fault"
 	"roadmap/pkg/tensorio"
+	"roadmap/pkg/train"
 )
 
 // sets are the embeddings and labels that options name.
@@ -194,13 +195,10 @@ func embedSets(c *call) (*sets, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &sets{in: eval.Input{Query: eval.Float32s(rows, n.model.Dim())}}
-	for i, level := range n.dataset.Levels() {
-		if i == 0 {
-			s.in.QueryLabels, s.names = level.Labels, level.Names
-			continue
-		}
-		s.in.Levels = append(s.in.Levels, eval.Level{Name: level.Name, Query: level.Labels})
+	in, err := train.Input(n.dataset, rows, n.model.Dim())
+	if err != nil {
+		return nil, err
 	}
+	s := &sets{in: in, names: n.dataset.Classes}
 	return s, nil
 }

@@ -2,6 +2,7 @@ package data
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"roadmap/pkg/fault"
@@ -11,10 +12,13 @@ import (
 // Collection is a kind of dataset: the struct behind it is its own section of
 // a recipe and knows where the images are.
 type Collection interface {
-	// Open lists the images of a split, "train", "test" or "all". Missing
+	// Open lists the images of a split: one of Splits, or "all". Missing
 	// folders, splits without images and unknown splits are errors of the
 	// input. The caller closes the dataset.
 	Open(split string) (*Dataset, error)
+	// Splits names what the collection is divided into: "train", "test", and
+	// further test sets or parts of them ("query", "gallery").
+	Splits() []string
 }
 
 // Registry holds the collections by name.
@@ -29,26 +33,40 @@ func New(name string) (Collection, error) { return Registry.Make(name) }
 // Names lists the collections, sorted.
 func Names() []string { return Registry.Names() }
 
-// The splits of every collection.
+// The splits that collections share.
 const (
-	Train = "train"
-	Test  = "test"
-	All   = "all" // both, in the collection's order
+	Train   = "train"
+	Test    = "test"
+	All     = "all"     // everything, in the collection's order
+	Query   = "query"   // images of the test split that are searched with, where they are not all of it
+	Gallery = "gallery" // images of the test split that are searched, likewise
 )
 
-// checkSplit refuses anything but the three splits.
-func checkSplit(collection, split string) error {
-	known := []string{Train, Test, All}
-	for _, s := range known {
-		if split == s {
-			return nil
-		}
+// checkSplit refuses anything but all and the splits there are.
+func checkSplit(collection, split string, splits []string) error {
+	known := append(slices.Clone(splits), All)
+	if slices.Contains(known, split) {
+		return nil
 	}
 	hint := ""
 	if near, ok := registry.Nearest(split, known); ok {
 		hint = fmt.Sprintf("; did you mean %q?", near)
 	}
 	return fault.Inputf("%s: unknown split %q%s (known: %s)", collection, split, hint, strings.Join(known, ", "))
+}
+
+// selects says whether an image of a split, in a role, is in the split asked
+// for.
+func selects(asked, split string, role Role) bool {
+	switch asked {
+	case split, All:
+		return true
+	case Query:
+		return split == Test && role != GalleryOnly
+	case Gallery:
+		return split == Test && role != QueryOnly
+	}
+	return false
 }
 
 // OnError says what becomes of an image that cannot be decoded.

@@ -83,7 +83,7 @@ func TestCollections(t *testing.T) {
 			t.Errorf("%s: the defaults are refused: %v", name, err)
 		}
 		_, err = c.Open("validation")
-		faulttest.Refused(t, err, name+`: unknown split "validation"`, "train, test, all")
+		faulttest.Refused(t, err, name+`: unknown split "validation"`, ", all)")
 	}
 	_, err := New("omniglott")
 	faulttest.Refused(t, err, `unknown dataset "omniglott"`, `"omniglot"`)

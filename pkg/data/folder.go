@@ -41,12 +41,15 @@ func (f *Folder) Validate() error {
 
 func (f *Folder) at(root string) { f.Root = root }
 
+// Splits implements Collection.
+func (*Folder) Splits() []string { return []string{Train, Test} }
+
 // Open implements Collection.
 func (f *Folder) Open(split string) (*Dataset, error) {
 	if err := f.Validate(); err != nil {
 		return nil, err
 	}
-	if err := checkSplit("folder", split); err != nil {
+	if err := checkSplit("folder", split, f.Splits()); err != nil {
 		return nil, err
 	}
 	if f.Root == "" {
@@ -146,7 +149,7 @@ func finish(name, split string, all []placed, onError OnError, trees ...*tree) (
 		}
 	}
 	for _, p := range all {
-		if split == All || split == p.split {
+		if selects(split, p.split, p.Role) {
 			d.Items = append(d.Items, p.Item)
 		}
 	}

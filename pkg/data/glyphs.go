@@ -138,12 +138,15 @@ func (g *Glyphs) bytes() int64 {
 	return times(int64(characters), int64(len(faces())), int64(len(g.Sizes)), int64(g.Copies), itemBytes)
 }
 
+// Splits implements Collection.
+func (*Glyphs) Splits() []string { return []string{Train, Test} }
+
 // Open implements Collection. No image is drawn yet.
 func (g *Glyphs) Open(split string) (*Dataset, error) {
 	if err := g.Validate(); err != nil {
 		return nil, err
 	}
-	if err := checkSplit("glyphs", split); err != nil {
+	if err := checkSplit("glyphs", split, g.Splits()); err != nil {
 		return nil, err
 	}
 	settings := *g

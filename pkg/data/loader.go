@@ -232,7 +232,7 @@ func (l *Loader) raster(row int) (*raster, error) {
 	item := &l.dataset.Items[row]
 	var r *raster
 	var unfit error
-	err := use(item.Source, l.transform.memory, func(img image.Image) error {
+	err := item.use(l.transform.memory, func(img image.Image) error {
 		r, unfit = l.transform.prepare(img)
 		return nil
 	})

@@ -46,12 +46,15 @@ func (o *Omniglot) Validate() error {
 
 func (o *Omniglot) at(root string) { o.Root = root }
 
+// Splits implements Collection.
+func (*Omniglot) Splits() []string { return []string{Train, Test} }
+
 // Open implements Collection.
 func (o *Omniglot) Open(split string) (*Dataset, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	if err := checkSplit("omniglot", split); err != nil {
+	if err := checkSplit("omniglot", split, o.Splits()); err != nil {
 		return nil, err
 	}
 	if o.Protocol == "background80" {

@@ -30,7 +30,7 @@ func (d *Dataset) Verify(ctx context.Context, workers int, progress func(done in
 	var mu sync.Mutex
 	done := 0
 	err := parallel(ctx, workers, len(d.Items), func(i int) {
-		errs[i] = use(d.Items[i].Source, nil, func(image.Image) error { return nil })
+		errs[i] = d.Items[i].use(nil, func(image.Image) error { return nil })
 		if progress != nil {
 			mu.Lock()
 			defer mu.Unlock()

@@ -38,8 +38,8 @@ var packages = []pkg{
 	{"pkg/config", nil, "a recipe is decoded into whatever struct its reader holds"},
 	{"pkg/tensorio", nil, "readers of foreign files stand alone: pure Go, fuzzed, no libtorch"},
 	{"pkg/jpeg", nil, "one C library behind one function; nothing else comes in with it"},
-	{"pkg/data", []string{"pkg/config", "pkg/jpeg"}, "images and lists are read and checked on a machine without libtorch"},
-	{"sampler", []string{"pkg/config"}, "a sampler arranges integers: it sees labels, no image and no tensor"},
+	{"pkg/data", []string{"pkg/config", "pkg/jpeg", "pkg/tensorio"}, "images and lists, pickled ones too, are read and checked on a machine without libtorch"},
+	{"sampler", []string{"pkg/config"}, "a sampler arranges integers: it sees labels and categories, no image and no tensor"},
 	{"eval/knn", nil, "exact scores and what is counted or collected from them, over plain memory: no libtorch, no labels' meaning"},
 	{"eval/rank", []string{"pkg/tensorio"}, "a metric is arithmetic on ranks, checked by hand, the same on every device; only ground truth comes from files"},
 

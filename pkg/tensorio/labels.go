@@ -278,7 +278,7 @@ type Table struct {
 const rowColumn = "row"
 
 // The columns of an embeddings table that are no level of labels of their own.
-var plainColumns = []string{rowColumn, "path", "class"}
+var plainColumns = []string{rowColumn, "path", "class", "is_query", "is_gallery", "sequence"}
 
 // labelColumn is the column of labels.
 const labelColumn = "label"

@@ -32,7 +32,10 @@ func (r *Run) measurable() error {
 	if err := o.Validate(); err != nil {
 		return err
 	}
-	candidates := r.testSet.Len() - 1
+	if err := Evaluable(r.testSet); err != nil {
+		return err
+	}
+	candidates := searched(r.testSet)
 	for _, m := range o.Metrics {
 		if m.K > candidates {
 			return fault.Inputf("eval.metrics: %s looks at more than the %d candidates of %s %s; lower it", m, candidates, r.testSet.Name, r.testSet.Split)
@@ -71,7 +74,12 @@ func (r *Run) measure(ctx context.Context, log *journal) error {
 	if err != nil {
 		return err
 	}
-	result, err := eval.Run(ctx, eval.Input{Query: eval.Float32s(embeddings, r.model.Dim()), QueryLabels: r.testSet.Labels()}, o)
+	in, err := Input(r.testSet, embeddings, r.model.Dim())
+	if err != nil {
+		return err
+	}
+	in.Levels = nil // a run logs the classes' metrics alone
+	result, err := eval.Run(ctx, in, o)
 	if err != nil {
 		return fmt.Errorf("evaluate %s %s: %w", r.testSet.Name, r.testSet.Split, err)
 	}

@@ -242,7 +242,10 @@ func (r *Run) withData() error {
 	if err != nil {
 		return err
 	}
-	if r.plan, err = batches.Plan(r.trainSet.Labels(), r.recipe.Seed); err != nil {
+	if _, asks := batches.(sampler.Regrouper); asks {
+		return fault.Inputf("sampler %s: its categories come from the network, and a run does not ask it for them yet; choose hard, which takes the dataset's categories, or balanced", r.recipe.Sampler.Name)
+	}
+	if r.plan, err = batches.Plan(r.trainSet.Labels(), r.trainSet.Categories(), r.recipe.Seed); err != nil {
 		if lone := (*sampler.LoneError)(nil); errors.As(err, &lone) {
 			lone.Name = r.trainSet.Items[lone.Row].Class
 		}
@@ -252,6 +255,9 @@ func (r *Run) withData() error {
 		CacheBytes: cache, Precision: r.precision, Progress: func(done int) { r.observer.Embed(done, r.testSet.Len()) }})
 	if err != nil {
 		return err
+	}
+	if note := unlike(r.testSet); note != "" {
+		r.note(note)
 	}
 	return r.measurable()
 }

@@ -36,6 +36,26 @@ func Labels(i int) []int64 {
 	return labels
 }
 
+// Categories returns the categories of random dataset number i, whose labels
+// are labels: of every class one of 1 to 6, or, in every third dataset, perhaps
+// none.
+func Categories(i int, labels []int64) []int64 {
+	random := rng.New(2021, uint64(i), 1)
+	most := 1 + random.IntN(6)
+	of := map[int64]int64{}
+	categories := make([]int64, len(labels))
+	for row, label := range labels {
+		if _, known := of[label]; !known {
+			of[label] = int64(random.IntN(most))
+			if i%3 == 0 && random.IntN(2) == 0 {
+				of[label] = sampler.NoCategory
+			}
+		}
+		categories[row] = of[label]
+	}
+	return categories
+}
+
 // Conform checks a sampler over all datasets. construct returns it configured
 // for a dataset of the given labels; it may be called with random settings, so
 // it gets a generator. A refusal must be an error of the input, and at least a
@@ -45,12 +65,13 @@ func Conform(t *testing.T, construct func(labels []int64, random *rand.Rand) sam
 	accepted := 0
 	for i := range Datasets {
 		labels := Labels(i)
+		categories := Categories(i, labels)
 		s := construct(labels, rng.New(7, uint64(i)))
 		name := fmt.Sprintf("dataset %d (%d images) %+v", i, len(labels), s)
-		before := slices.Clone(labels)
-		plan, err := s.Plan(labels, uint64(i))
-		if !slices.Equal(before, labels) {
-			t.Fatalf("%s: Plan changed the labels", name)
+		before, categoriesBefore := slices.Clone(labels), slices.Clone(categories)
+		plan, err := s.Plan(labels, categories, uint64(i))
+		if !slices.Equal(before, labels) || !slices.Equal(categoriesBefore, categories) {
+			t.Fatalf("%s: Plan changed the labels or categories", name)
 		}
 		if err != nil {
 			if !fault.IsInput(err) {
@@ -59,11 +80,12 @@ func Conform(t *testing.T, construct func(labels []int64, random *rand.Rand) sam
 			continue
 		}
 		accepted++
-		again, err := s.Plan(labels, uint64(i))
+		again, err := s.Plan(labels, categories, uint64(i))
 		if err != nil {
 			t.Fatalf("%s: accepted, then refused: %v", name, err)
 		}
-		clear(labels) // a plan may not lean on the caller's slice
+		clear(labels) // a plan may not lean on the caller's slices
+		clear(categories)
 		check(t, name, plan, again, before)
 	}
 	if accepted < Datasets/5 {
@@ -75,6 +97,9 @@ func Conform(t *testing.T, construct func(labels []int64, random *rand.Rand) sam
 // of Plan.
 func check(t *testing.T, name string, plan, again sampler.Plan, labels []int64) {
 	t.Helper()
+	if plan.Why() == "" {
+		t.Errorf("%s: it does not say why there are %d batches", name, plan.Batches())
+	}
 	const epochs = 3
 	var inOrder [epochs][][]int
 	for e := range epochs {
