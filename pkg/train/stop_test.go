@@ -21,7 +21,7 @@ import (
 
 func init() {
 	criterion.Registry.Register("faulty", func() *criterion.Config {
-		return &criterion.Config{Loss: faulty{}, Options: score.Defaults(), Memory: criterion.Memory{Combine: "union"}}
+		return &criterion.Config{Loss: &faulty{}, Options: score.Defaults(), Memory: criterion.Memory{Combine: "union"}}
 	})
 }
 
@@ -31,7 +31,7 @@ type faulty struct{}
 
 var spoil func(loss *torch.Tensor) *torch.Tensor
 
-func (faulty) Forward(b *score.Block) *torch.Tensor {
+func (*faulty) Forward(b *score.Block) *torch.Tensor {
 	negatives := b.Negatives.Clamp(-1, 1).AddScalar(1).SumDim([]int64{1}, false) // of no entry: 0
 	loss := b.Mean(negatives.Sub(b.SumPositives(b.Positives)))
 	if spoil == nil {
