@@ -35,7 +35,7 @@ VERSION ?= $(or $(shell git describe --tags --always --dirty 2>/dev/null),develo
 
 # The packages that build without C: their tests run in seconds, and on a
 # machine without libtorch.
-PURE = $(shell go list -e -f '{{.ImportPath}} {{join .Deps " "}}' ./... | awk '!/roadmap\/(pkg\/(torch|jpeg)|eval\/knn)|sugarme\/gotch/ { print $$1 }')
+PURE = $(shell go list -e -f '{{.ImportPath}} {{join .Deps " "}}' ./... | awk '!/roadmap\/(pkg\/(torch|jpeg|process)|eval\/knn)|sugarme\/gotch/ { print $$1 }')
 SOURCES = find . -name '.?*' -prune -o -name '$(1)' -print
 
 .PHONY: help

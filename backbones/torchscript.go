@@ -132,6 +132,8 @@ func (c *TorchScript) probe(s *torch.Scope, trunk *scripted) (l layout, width in
 		}
 	}
 	switch shape := y.Shape(); {
+	case slices.Contains(shape, 0):
+		return l, 0, fault.Inputf("%s: the module turns one image into %v, which holds no number; wanted are a vector [1, d], tokens [1, t, d] or maps [1, d, h, w]", c.File, shape)
 	case len(shape) == 2 && shape[0] == 1:
 		return layout{vectors: true}, int(shape[1]), nil
 	case len(shape) == 3 && shape[0] == 1 && shape[1] > 1:

@@ -7,6 +7,7 @@ import (
 
 	"roadmap/pkg/config"
 	"roadmap/pkg/fault"
+	"roadmap/pkg/memory"
 	"roadmap/pkg/rng"
 )
 
@@ -43,6 +44,9 @@ func (s *Balanced) Validate() error {
 		return config.Invalid("batches", "is %d; give the batches an epoch, or 0 for as many as the dataset fills", s.Batches)
 	case s.Lone != "fail" && s.Lone != "skip":
 		return config.Invalid("lone", "is %q; give fail or skip", s.Lone)
+	}
+	if err := memory.Check("an epoch of them", 8*float64(s.Batches)*float64(s.Classes)*float64(s.Samples)); err != nil {
+		return config.Invalid("batches", "is %d: %w", s.Batches, err)
 	}
 	return nil
 }

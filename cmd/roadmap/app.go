@@ -7,15 +7,15 @@ import (
 	"io"
 	"math"
 	"os"
-	"os/signal"
 	"runtime/debug"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/urfave/cli/v3"
 
 	"roadmap/pkg/fault"
+	"roadmap/pkg/memory"
+	"roadmap/pkg/process"
 	"roadmap/pkg/registry"
 )
 
@@ -190,8 +190,19 @@ func usageError(verb, format string, args ...any) error {
 // run is the program: arguments in, exit code out.
 func run(args []string, stdout, stderr io.Writer) (code int) {
 	screen := newConsole(stderr)
-	ctx, stop := interruptible(context.Background(), screen)
-	defer stop()
+	ctx, stop, err := process.Interruptible(context.Background(), codeInterrupted, func() {
+		fmt.Fprintln(screen, "roadmap: stopping; once more to stop at once")
+	})
+	if err == nil {
+		defer stop()
+		err = process.ExplainMappedFiles()
+	}
+	if err != nil {
+		return report(screen, context.Background(), err)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" { // the collector works harder before memory ends: libtorch has the rest
+		debug.SetMemoryLimit(int64(memory.Limit() / 5 * 4))
+	}
 	defer func() {
 		if fell := recover(); fell != nil { // Go itself would end with 2, the code of an input error
 			fmt.Fprintf(screen, "roadmap: internal error: %v\n%s", fell, debug.Stack())
@@ -215,24 +226,4 @@ func report(w io.Writer, ctx context.Context, err error) int {
 	}
 	fmt.Fprintf(w, "roadmap: %s\n", printable(strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), " ")))
 	return code
-}
-
-// interruptible gives a context that the first Ctrl-C (or SIGTERM) cancels;
-// the second one ends the program.
-func interruptible(parent context.Context, screen io.Writer) (ctx context.Context, stop func()) {
-	ctx, cancel := context.WithCancel(parent)
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		select {
-		case <-signals:
-		case <-ctx.Done():
-			return
-		}
-		fmt.Fprintln(screen, "roadmap: stopping; once more to stop at once")
-		cancel()
-		<-signals
-		os.Exit(codeInterrupted)
-	}()
-	return ctx, func() { signal.Stop(signals); cancel() }
 }

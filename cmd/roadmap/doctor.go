@@ -3,13 +3,11 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"runtime"
-	"strconv"
-	"strings"
 
 	"github.com/urfave/cli/v3"
 
+	"roadmap/pkg/memory"
 	"roadmap/pkg/torch"
 )
 
@@ -68,7 +66,7 @@ func doctor(c *call) error {
 
 func examine() *health {
 	h := &health{Version: version, Libtorch: torch.Version(), Go: runtime.Version(), CPUs: runtime.NumCPU(), Threads: torch.Threads(),
-		Memory: hostMemory(), GPUs: []gpu{}, Healthy: true}
+		Memory: int64(memory.Limit()), GPUs: []gpu{}, Healthy: true}
 	note := func(what string, err error, detail string) {
 		f := finding{What: what, OK: err == nil, Detail: detail}
 		if err != nil {
@@ -79,7 +77,7 @@ func examine() *health {
 	note("libtorch", nil, h.Libtorch)
 	note("cpu arithmetic", tryDevice(torch.CPU), "product and gradient as expected")
 	note("cpu threads", nil, fmt.Sprintf("%d of %d processors", h.Threads, h.CPUs))
-	note("memory", nil, fmt.Sprintf("%.1f GiB", float64(h.Memory)/(1<<30)))
+	note("memory", nil, memory.Limit().About())
 	devices, why := torch.CUDADevices()
 	if len(devices) == 0 {
 		note("gpu", nil, "none: "+why)
@@ -113,24 +111,6 @@ func tryDevice(d torch.Device) error {
 		}
 	}
 	return nil
-}
-
-// hostMemory is the machine's memory in bytes, 0 where it cannot be read.
-func hostMemory() int64 {
-	text, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) >= 2 && f[0] == "MemTotal:" {
-			kib, err := strconv.ParseInt(f[1], 10, 64)
-			if err != nil {
-				return 0
-			}
-			return kib << 10
-		}
-	}
-	return 0
 }
 
 func (h *health) print(w io.Writer) error {

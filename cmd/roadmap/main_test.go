@@ -289,6 +289,7 @@ func TestSignals(t *testing.T) {
 	}{
 		{"interrupt", []string{"probe", "wait"}, []os.Signal{os.Interrupt}, "roadmap: saved step 7: interrupted\n"},
 		{"terminate", []string{"probe", "wait"}, []os.Signal{syscall.SIGTERM}, "roadmap: saved step 7: interrupted\n"},
+		{"hang up", []string{"probe", "wait"}, []os.Signal{syscall.SIGHUP}, "roadmap: saved step 7: interrupted\n"},
 		{"twice", []string{"probe", "wait", "on"}, []os.Signal{os.Interrupt, os.Interrupt}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

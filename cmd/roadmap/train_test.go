@@ -265,6 +265,33 @@ func TestTrainErrors(t *testing.T) {
 	})
 }
 
+// Settings that no machine can hold are refused before anything is allocated,
+// with the bytes that they would take.
+func TestSettingsOutOfReach(t *testing.T) {
+	for setting, want := range map[string]string{
+		"transform.resize=1000000":                "resize is 1000000: an image would take",
+		"transform={resize: 0, crop: 9999999999}": "crop is 9999999999: an image would take",
+		"data.copies=1000000000":                  "would take",
+		"model.width=1000000000":                  "of shape [1000000000 1 3 3] would take 67.1GiB",
+		"model.dim=1000000000":                    "of shape [1000000000 8] would take 59.6GiB",
+		"train.cache=4000000TiB":                  "cache is 4000000TiB",
+		"train.cache=9223372036854775807B":        "want an amount of memory",
+		"loss.memory.batches=1000000000000":       "embeddings of 64 dimensions would take",
+		"loss.memory.size=9000000000000000000":    "would take",
+		"loss.budget=99999999999GiB":              "want an amount of memory",
+		"sampler.classes=4611686018427387905":     "classes",
+		"train.workers=9223372036854775807":       "workers is",
+		"sampler.batches=9223372036854775807":     "",
+	} {
+		t.Run(setting, func(t *testing.T) {
+			_, stderr, code := roadmap(t, trainArgs(filepath.Join(t.TempDir(), "run"), setting)...)
+			if code != codeInput || !strings.Contains(stderr, want) || strings.Count(stderr, "\n") != 1 {
+				t.Errorf("code %d, %q; want code 2 and %q", code, stderr, want)
+			}
+		})
+	}
+}
+
 func TestTrainPrintsConfigThatTrainReads(t *testing.T) {
 	stdout, stderr, code := roadmap(t, "train", "glyphs_demo", "loss.lambda=0.25", "--print-config")
 	if code != 0 || !strings.Contains(stdout, "lambda: 0.25") || !strings.Contains(stdout, "rho: 100") {

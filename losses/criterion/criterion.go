@@ -4,11 +4,13 @@
 package criterion
 
 import (
+	"fmt"
 	"math"
 
 	"roadmap/losses"
 	"roadmap/losses/score"
 	"roadmap/pkg/fault"
+	"roadmap/pkg/memory"
 	"roadmap/pkg/nn"
 	"roadmap/pkg/registry"
 	"roadmap/pkg/torch"
@@ -65,13 +67,13 @@ type Setup struct {
 // Start makes the Criterion of a loss. Proxies start at random, with lengths
 // about 1, one for each distinct label in the order of their first samples.
 func Start(config *Config, s Setup) (*Criterion, error) {
-	traits, memory := losses.Traits(config.Loss), config.Memory
+	traits, kept := losses.Traits(config.Loss), config.Memory
 	if traits.Metric {
 		return nil, fault.Inputf("this loss is a metric without gradient; choose another one to train with")
 	}
 	c := &Criterion{config: config, params: s.Params}
 	switch {
-	case traits.Proxies && memory.on():
+	case traits.Proxies && kept.on():
 		return nil, fault.Inputf("memory: this loss compares queries with proxies, not with other samples; leave memory out")
 	case traits.Proxies:
 		seen := map[int64]bool{}
@@ -83,13 +85,17 @@ func Start(config *Config, s Setup) (*Criterion, error) {
 		}
 		width := nn.Normal(1 / math.Sqrt(float64(s.Dim)))
 		c.proxies = s.Params.Root().Param("proxies", width, int64(len(c.classes)), int64(s.Dim))
-	case memory.on():
-		capacity := int(memory.Size)
-		if memory.Size == memoryOfDataset {
-			capacity = len(s.Labels)
-		} else if memory.Batches > 0 {
-			capacity = memory.Batches * s.Batch
+	case kept.on():
+		rows := float64(kept.Size)
+		if kept.Size == memoryOfDataset {
+			rows = float64(len(s.Labels))
+		} else if kept.Batches > 0 {
+			rows = float64(kept.Batches) * float64(s.Batch)
 		}
+		if err := memory.Check(fmt.Sprintf("memory: %.0f embeddings of %d dimensions", rows, s.Dim), 4*rows*float64(s.Dim)); err != nil {
+			return nil, err
+		}
+		capacity := int(rows)
 		if capacity < 1 {
 			return nil, fault.Inputf("memory: there is nothing to keep; is the dataset empty?")
 		}

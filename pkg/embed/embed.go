@@ -13,6 +13,7 @@ import (
 	"roadmap/backbones"
 	"roadmap/pkg/data"
 	"roadmap/pkg/fault"
+	"roadmap/pkg/memory"
 	"roadmap/pkg/torch"
 )
 
@@ -45,6 +46,8 @@ type Embedder struct {
 	shape   [3]int // channels, height, width
 	rows    [][]int
 	options Options
+
+	measured bool // whether a batch fits into memory
 }
 
 // New prepares to embed a dataset through a transform.
@@ -89,6 +92,9 @@ func (e *Embedder) Run(ctx context.Context, m *backbones.Model, device torch.Dev
 	if err != nil {
 		return err
 	}
+	if err := e.withinMemory(network, device); err != nil {
+		return fmt.Errorf("embed %s: %w", e.dataset.Name, err)
+	}
 	buffer := make([]float32, min(e.options.Batch, e.dataset.Len())*m.Dim())
 	done := 0
 	for batch, err := range e.loader.Batches(ctx, 0, e.rows) {
@@ -114,6 +120,55 @@ func (e *Embedder) Run(ctx context.Context, m *backbones.Model, device torch.Dev
 		e.options.Progress(done)
 	}
 	return nil
+}
+
+// withinMemory measures what one image and two images take, on the CPU, and
+// refuses a batch that would take more than there is. Images are prepared ahead.
+func (e *Embedder) withinMemory(network *backbones.Embedder, device torch.Device) error {
+	if e.measured || device != torch.CPU || e.options.Batch <= few || e.dataset.Len() <= few {
+		return nil
+	}
+	e.measured = true
+	one, err := e.peak(network, 1)
+	if err != nil {
+		return err
+	}
+	two, err := e.peak(network, 2)
+	if err != nil {
+		return err
+	}
+	const ahead = 3 // batches of pixels: in use, and prepared
+	pixels := 4 * float64(e.shape[0]) * float64(e.shape[1]) * float64(e.shape[2])
+	image := max(two-one, 0) + ahead*pixels
+	batch := float64(min(e.options.Batch, e.dataset.Len()))
+	if free := memory.Free(); one+batch*image > float64(free) {
+		fits := max(1, int((float64(free)*0.9-one)/image))
+		return fault.Inputf("a batch of %d images takes about %s of memory, and %s are free; one of %d fits", int(batch), memory.About(one+batch*image), free.About(), fits)
+	}
+	return nil
+}
+
+// few images at once are embedded without asking whether they fit.
+const few = 8
+
+// peak is the memory for tensors that n black images take on their way through
+// the network.
+func (e *Embedder) peak(network *backbones.Embedder, n int) (bytes float64, err error) {
+	s := torch.NewScope()
+	defer s.Close()
+	before, err := torch.Memory(torch.CPU)
+	if err != nil {
+		return 0, err
+	}
+	if err := torch.ResetPeakMemory(torch.CPU); err != nil {
+		return 0, err
+	}
+	images := s.Zeros([]int64{int64(n), int64(e.shape[0]), int64(e.shape[1]), int64(e.shape[2])}, torch.Float32, torch.CPU)
+	if err := network.Forward(images).Err(); err != nil {
+		return 0, err
+	}
+	after, err := torch.Memory(torch.CPU)
+	return float64(after.Peak - before.Allocated), err
 }
 
 // compare embeds a batch in float32 too, and reports how rows deviate.

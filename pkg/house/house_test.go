@@ -36,30 +36,32 @@ var packages = []pkg{
 	{"configs", nil, "recipes are data: text that the binary embeds"},
 
 	{"pkg/config", nil, "a recipe is decoded into whatever struct its reader holds"},
+	{"pkg/memory", []string{"pkg/config"}, "what the machine allows is known before anything is allocated"},
 	{"pkg/tensorio", nil, "readers of foreign files stand alone: pure Go, fuzzed, no libtorch"},
+	{"pkg/process", nil, "it ends the process where Go cannot, whatever the program does"},
 	{"pkg/jpeg", nil, "one C library behind one function; nothing else comes in with it"},
 	{"pkg/data", []string{"pkg/config", "pkg/jpeg", "pkg/tensorio"}, "images and lists, pickled ones too, are read and checked on a machine without libtorch"},
-	{"sampler", []string{"pkg/config"}, "a sampler arranges integers: it sees labels and categories, no image and no tensor"},
+	{"sampler", []string{"pkg/config", "pkg/memory"}, "a sampler arranges integers: it sees labels and categories, no image and no tensor"},
 	{"eval/knn", nil, "exact scores and what is counted or collected from them, over plain memory: no libtorch, no labels' meaning"},
 	{"eval/rank", []string{"pkg/tensorio"}, "a metric is arithmetic on ranks, checked by hand, the same on every device; only ground truth comes from files"},
 
 	{"pkg/torch", nil, "the border to libtorch knows tensors, not what they mean"},
-	{"pkg/nn", []string{"pkg/torch", "pkg/tensorio"}, "a layer is tensors with names; tensorio holds them on disk"},
+	{"pkg/nn", []string{"pkg/torch", "pkg/tensorio", "pkg/memory"}, "a layer is tensors with names; tensorio holds them on disk"},
 	{"pkg/optim", []string{"pkg/torch", "pkg/nn", "pkg/tensorio", "pkg/config"}, "an optimiser moves named parameters, whatever loss drives it"},
 
 	{"losses/score", []string{"pkg/torch", "pkg/config"}, "it turns embeddings into scores and back, whatever loss is between"},
 	{"losses", []string{"losses/score", "pkg/torch", "pkg/config"}, "a loss sees the scores of positives and negatives: no dataset, no sampler, no network"},
-	{"losses/criterion", []string{"losses", "losses/score", "pkg/torch", "pkg/nn", "pkg/config", "pkg/tensorio"}, "a loss at work has parameters and a memory, whatever drives it"},
+	{"losses/criterion", []string{"losses", "losses/score", "pkg/torch", "pkg/nn", "pkg/config", "pkg/memory", "pkg/tensorio"}, "a loss at work has parameters and a memory, whatever drives it"},
 	{"backbones", []string{"pkg/torch", "pkg/nn", "pkg/optim", "pkg/config", "pkg/tensorio"}, "a network maps images to embeddings, whatever it is trained for"},
 	{"eval", []string{"pkg/torch", "pkg/nn", "pkg/config", "pkg/tensorio", "eval/rank", "eval/knn"}, "an evaluation sees embeddings and labels, not where they come from"},
 
-	{"pkg/embed", []string{"backbones", "pkg/torch", "pkg/nn", "pkg/data"}, "images in, embeddings out, the same for training, evaluation and export"},
+	{"pkg/embed", []string{"backbones", "pkg/torch", "pkg/nn", "pkg/data", "pkg/memory"}, "images in, embeddings out, the same for training, evaluation and export"},
 
-	{"pkg/train", []string{"losses/score", "losses/criterion", "backbones", "sampler", "eval", "eval/rank", "pkg/embed", "pkg/torch", "pkg/nn", "pkg/optim", "pkg/data", "pkg/config", "pkg/tensorio"},
+	{"pkg/train", []string{"losses/score", "losses/criterion", "backbones", "sampler", "eval", "eval/rank", "pkg/embed", "pkg/torch", "pkg/nn", "pkg/optim", "pkg/data", "pkg/config", "pkg/memory", "pkg/tensorio"},
 		"the loop brings everything together and is told how by its recipe, so it knows no command and no flag"},
 	{"pkg/report", []string{"eval", "eval/rank", "pkg/config", "pkg/tensorio", "pkg/data"}, "a page is drawn from the files of a run, without training anything"},
 
-	{"cmd/roadmap", []string{"configs", "losses", "losses/score", "losses/criterion", "backbones", "sampler", "eval", "eval/rank", "pkg/embed", "pkg/train", "pkg/report", "pkg/torch", "pkg/nn", "pkg/optim", "pkg/data", "pkg/jpeg", "pkg/config", "pkg/tensorio"},
+	{"cmd/roadmap", []string{"configs", "losses", "losses/score", "losses/criterion", "backbones", "sampler", "eval", "eval/rank", "pkg/embed", "pkg/train", "pkg/report", "pkg/torch", "pkg/nn", "pkg/optim", "pkg/data", "pkg/jpeg", "pkg/config", "pkg/memory", "pkg/process", "pkg/tensorio"},
 		"the top: it may use every package, and no package may use it"},
 }
 
@@ -70,7 +72,7 @@ var foreign = []struct {
 	packages []string
 	reason   string
 }{
-	{"C", []string{"pkg/torch", "losses/score", "eval/knn", "pkg/jpeg"}, "all other packages build and are tested without a C compiler, or see tensors only"},
+	{"C", []string{"pkg/torch", "losses/score", "eval/knn", "pkg/jpeg", "pkg/process"}, "all other packages build and are tested without a C compiler, or see tensors only"},
 	{"unsafe", []string{"pkg/torch", "losses/score", "eval/knn", "pkg/jpeg", "pkg/tensorio"}, "memory is reinterpreted only where it crosses a border: C, and files mapped into memory"},
 	{"github.com/sugarme/gotch/...", []string{"pkg/torch"}, "its table of operations has one user, who takes care of its memory and its errors"},
 	{"github.com/urfave/cli/...", []string{"cmd/roadmap"}, "only the program reads flags"},

@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"roadmap/pkg/fault"
+	"roadmap/pkg/memory"
 	"roadmap/pkg/rng"
 	"roadmap/pkg/torch"
 )
@@ -101,6 +102,7 @@ type Params struct {
 	seed   uint64
 	all    State
 	names  map[string]bool
+	bytes  float64 // of the tensors that were drawn
 }
 
 // NewParams returns an empty collection whose tensors live in scope s, on a
@@ -175,8 +177,26 @@ func (p Path) Counter(name string) *torch.Tensor {
 // maxElements bounds one tensor of a network: 4 GiB of float32.
 const maxElements = 1 << 30
 
+// fits refuses a tensor that would not fit into memory beside those before it.
+// Its elements are drawn on the host, and copied.
+func (p *Params) fits(name string, shape []int64) error {
+	bytes := 4.0
+	for _, size := range shape {
+		bytes *= float64(size)
+	}
+	if err := memory.Check(fmt.Sprintf("%s of shape %v", name, shape), p.bytes+2*bytes); err != nil {
+		return fmt.Errorf("%w; lower the network's dim or width", err)
+	}
+	p.bytes += bytes
+	return nil
+}
+
 // draw makes the initial values on the host, from a stream of their own.
 func (p Path) draw(s *torch.Scope, name string, init Init, shape []int64) *torch.Tensor {
+	if err := p.params.fits(p.full(name), shape); err != nil {
+		s.Fail(err)
+		return s.Dead()
+	}
 	n := int64(1)
 	for _, size := range shape {
 		if size <= 0 {
@@ -203,6 +223,9 @@ func (p Path) add(name string, parameter bool, make func(s *torch.Scope) *torch.
 	c, full := p.params, p.full(name)
 	if c.names[full] || strings.Contains(name, ".") {
 		c.scope.Fail(fmt.Errorf("nn: %q cannot name a new tensor: it is taken, or has a dot in its last part", full))
+		return c.scope.Dead()
+	}
+	if c.scope.Err() != nil { // nothing that is asked for after an error is allocated
 		return c.scope.Dead()
 	}
 	child := c.scope.Child()

@@ -10,6 +10,7 @@ import (
 	"roadmap/pkg/config"
 	"roadmap/pkg/data"
 	"roadmap/pkg/embed"
+	"roadmap/pkg/memory"
 	"roadmap/pkg/optim"
 	"roadmap/pkg/torch"
 	"roadmap/sampler"
@@ -42,7 +43,7 @@ type Loop struct {
 	Device          string       `yaml:"device"`           // auto, cpu, cuda:0
 	Threads         int          `yaml:"threads"`          // of one operation on the CPU; 0: one a processor
 	Workers         int          `yaml:"workers"`          // goroutines that decode images; 0: one a processor
-	Cache           config.Bytes `yaml:"cache"`            // memory for decoded images, such as 512MiB; 0: none
+	Cache           config.Bytes `yaml:"cache"`            // memory for decoded images, such as 512MiB, at most a quarter of all there is; 0: none
 	Precision       string       `yaml:"precision"`        // of the network: float32, bfloat16, float16 (with gradient scaling); auto: bfloat16 where that is much faster
 	ClipNorm        float64      `yaml:"clip_norm"`        // upper bound of the gradient's norm; 0: none
 	EMA             float64      `yaml:"ema"`              // decay a step of the weights' moving average, which is then evaluated and kept; 0: none
@@ -103,6 +104,9 @@ func (l Loop) Validate() error {
 		if most := 8 * runtime.NumCPU(); n.value > most {
 			return config.Invalid(n.key, "is %d; on %d processors more than %d only stand in each other's way", n.value, runtime.NumCPU(), most)
 		}
+	}
+	if err := memory.Check("it", float64(l.Cache)); err != nil {
+		return config.Invalid("cache", "is %s: %w", l.Cache, err)
 	}
 	if !(l.ClipNorm >= 0) {
 		return config.Invalid("clip_norm", "is %g; give 0 (none) or a positive number", l.ClipNorm)

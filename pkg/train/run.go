@@ -20,6 +20,7 @@ import (
 	"roadmap/pkg/data"
 	"roadmap/pkg/embed"
 	"roadmap/pkg/fault"
+	"roadmap/pkg/memory"
 	"roadmap/pkg/nn"
 	"roadmap/pkg/optim"
 	"roadmap/pkg/tensorio"
@@ -87,7 +88,7 @@ func build(r *Recipe, o Observer, weights string) (*Run, error) {
 	o.fill()
 	run := &Run{recipe: r, observer: o, scope: torch.NewScope(), saved: -1}
 	withNetwork := func() error { return run.withNetwork(weights) }
-	for _, part := range []func() error{run.onDevice, run.withData, withNetwork, run.withObjective} {
+	for _, part := range []func() error{run.onDevice, run.withData, run.withinMemory, withNetwork, run.withObjective} {
 		if err := part(); err != nil {
 			run.Close()
 			return nil, err
@@ -232,7 +233,7 @@ func (r *Run) withData() error {
 	if note := r.trainSet.PassedOver(); note != "" {
 		r.note(fmt.Sprintf("%s: passed over %s", r.trainSet.Name, note))
 	}
-	cache := int64(r.recipe.Train.Cache)
+	cache := int64(min(r.recipe.Train.Cache, memory.Limit()/4))
 	r.loader, err = data.NewLoader(r.trainSet, r.recipe.Transform, data.LoaderOptions{
 		Workers: r.recipe.Train.Workers, CacheBytes: cache, Augment: true, Seed: r.recipe.Seed})
 	if err != nil {
@@ -300,6 +301,15 @@ func (r *Run) withNetwork(weights string) error {
 	}
 	r.note(fmt.Sprintf("weights %s: %s", weights, loaded))
 	return nil
+}
+
+// withinMemory refuses batches that could not be held.
+func (r *Run) withinMemory() error {
+	images := len(r.plan.Epoch(0)[0])
+	_, side, _ := r.recipe.Transform.Size()
+	const ahead = 2 // prepared beside the one in use
+	bytes := 4 * float64(images) * float64(r.recipe.Transform.Len())
+	return memory.Check(fmt.Sprintf("a batch of %d images of %d × %d pixels, and %d prepared ahead,", images, side, side, ahead), (1+ahead)*bytes)
 }
 
 // withObjective makes what moves the weights: loss, optimiser and schedule.
