@@ -82,6 +82,15 @@ conformance: setup python ## the same numbers as Python's libraries, computed th
 	@ROADMAP_PYTHON=$(PYTHON) go test -count 1 -timeout 60m -run Conformance ./...
 	@$(PYTHON) losses/testdata/reference.py --peers
 
+.PHONY: torture
+torture: setup ## kill and damage runs a thousand times, and count what came of it
+	@ROADMAP_TORTURE=1000 go test -count 1 -timeout 6h -run Torture -v ./cmd/roadmap
+
+MINUTES ?= 10
+.PHONY: fuzz
+fuzz: setup ## every fuzz target for its share of MINUTES=10
+	@.ci/fuzz $(MINUTES)
+
 .PHONY: env
 env: ## print the exports for a shell or an editor: eval "$(make env)"
 	@.ci/setup 1>&2
