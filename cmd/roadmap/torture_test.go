@@ -382,3 +382,112 @@ func weightsOf(folder string) string {
 	}
 	return fmt.Sprintf("%x", sha256.Sum256(text))
 }
+
+// Whatever a file holds, the program answers with a result or with a line: no
+// trace, no signal, no wait. The files are good ones with a part cut off,
+// replaced or flipped.
+func TestTortureByHostileFiles(t *testing.T) {
+	total := torturous(t, 16)
+	dir := t.TempDir()
+	good := filepath.Join(dir, "good")
+	complete(t, append(torturedArgs(good, nil), "train.steps=1")...)
+	complete(t, "embed", "--run", good, "-q", "--out", filepath.Join(dir, "e.npy"))
+	complete(t, "data", "make", "glyphs", "-q", "--set", "data.copies=1", "--set", "data.sizes=[0.7]", "--out", filepath.Join(dir, "photos"))
+	complete(t, "weights", "convert", filepath.Join(good, "weights.safetensors"), filepath.Join(dir, "w.pth"))
+	photo := firstPhoto(t, filepath.Join(dir, "photos"))
+	read := func(path string) []byte {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	kinds := []struct {
+		name string
+		good []byte
+		args func(path string) []string
+	}{
+		{"w.safetensors", read(filepath.Join(good, "weights.safetensors")), func(path string) []string { return []string{"weights", "inspect", path} }},
+		{"w.pth", read(filepath.Join(dir, "w.pth")), func(path string) []string { return []string{"weights", "inspect", path} }},
+		{"e.npy", read(filepath.Join(dir, "e.npy")), func(path string) []string {
+			return []string{"eval", "--embeddings", path, "--labels", filepath.Join(dir, "e.csv"), "--metrics", "r@1"}
+		}},
+		{"l.csv", read(filepath.Join(dir, "e.csv")), func(path string) []string {
+			return []string{"eval", "--embeddings", filepath.Join(dir, "e.npy"), "--labels", path, "--metrics", "r@1"}
+		}},
+		{"config.yaml", read(filepath.Join(good, "config.yaml")), func(path string) []string { return []string{"train", path, "--print-config"} }},
+		{"photos/class/photo" + filepath.Ext(photo), read(photo), func(path string) []string {
+			return []string{"data", "validate", filepath.Dir(filepath.Dir(path)), "-q"}
+		}},
+	}
+	random := rand.New(rand.NewPCG(5, 6))
+	count := map[string]int{}
+	for i := range total {
+		kind := kinds[i%len(kinds)]
+		path := filepath.Join(dir, "hostile", kind.name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		text, at := slices.Clone(kind.good), random.IntN(len(kind.good))
+		if random.IntN(2) == 0 { // where the header is
+			at = random.IntN(min(len(text), 200))
+		}
+		what := ""
+		var err error
+		switch random.IntN(5) {
+		case 0:
+			what, err = "cut short", os.WriteFile(path, text[:at], 0o644)
+		case 1:
+			end := min(at+1+random.IntN(64), len(text))
+			for j := at; j < end; j++ {
+				text[j] = byte(random.IntN(256))
+			}
+			what, err = "noise in it", os.WriteFile(path, text, 0o644)
+		case 2:
+			end := min(at+8, len(text))
+			for j := at; j < end; j++ {
+				text[j] = 0xff
+			}
+			what, err = "huge numbers in it", os.WriteFile(path, text, 0o644)
+		case 3:
+			what, err = "digits in it", os.WriteFile(path, slices.Concat(text[:at], []byte("99999999999999999999"), text[at:]), 0o644)
+		default:
+			text[at] ^= 1 << random.IntN(8)
+			what, err = "a bit flipped", os.WriteFile(path, text, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		_, stderr, code := roadmap(t, kind.args(path)...)
+		switch {
+		case code == codeDone:
+			count["read"]++
+		case code == codeInput && !strings.Contains(stderr, "goroutine ") && strings.HasPrefix(stderr, "roadmap: "):
+			count["refused"]++
+		default:
+			count["crashed"]++
+			t.Errorf("%s, %s (from byte %d of %d), after %s: code %d\n%s", kind.name, what, at, len(text), time.Since(begin).Round(time.Second), code, stderr)
+		}
+		if err := os.RemoveAll(filepath.Join(dir, "hostile")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d hostile files: %v", total, count)
+}
+
+// firstPhoto is an image file below a folder.
+func firstPhoto(t *testing.T, folder string) string {
+	t.Helper()
+	found := ""
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && found == "" && slices.Contains([]string{".png", ".jpg"}, filepath.Ext(path)) {
+			found = path
+		}
+		return err
+	})
+	if err != nil || found == "" {
+		t.Fatalf("no image below %s, %v", folder, err)
+	}
+	return found
+}
