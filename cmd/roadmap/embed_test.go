@@ -6,7 +6,9 @@ import (
 	"image"
 	"image/png"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -99,5 +101,24 @@ func TestEmbedQueriesAndGallery(t *testing.T) {
 	x, y := object(t, apart), object(t, at1)
 	if x["queries"] != 2.0 || y["queries"] != 2.0 || y["gallery"] != 3.0 || x["metrics"].(map[string]any)["map"] != y["metrics"].(map[string]any)["map"] {
 		t.Errorf("apart %s, in one go %s", apart, at1)
+	}
+}
+
+// A batch for which there is not the memory is refused before it is embedded,
+// with the size of one that fits.
+func TestEmbedRefusesABatchBeyondMemory(t *testing.T) {
+	limited := func(batch string) (string, int) {
+		t.Helper()
+		plain := program(t, "embed", "--model", "resnet18", "--data", "glyphs:test", "--set", "data.copies=1", "--set", "data.sizes=[0.7]", "--device", "cpu", "--workers", "1",
+			"--transform", "resize=224,channels=3", "--batch", batch, "--out", filepath.Join(t.TempDir(), "e.npy"), "-q")
+		cmd := exec.Command("sh", append([]string{"-c", `ulimit -v 5000000; exec "$0" "$@"`}, plain.Args...)...)
+		cmd.Env = plain.Env
+		output, _ := cmd.CombinedOutput() // the code is what is asked for
+		return string(output), cmd.ProcessState.ExitCode()
+	}
+	output, code := limited("690")
+	said := regexp.MustCompile(`a batch of 690 images takes about [\d.]+GiB of memory, and [\d.]+[MG]iB are free; one of (\d+) fits`).FindStringSubmatch(output)
+	if code != codeInput || said == nil || strings.Contains(output, "goroutine") {
+		t.Fatalf("code %d, %s", code, output)
 	}
 }

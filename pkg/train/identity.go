@@ -25,8 +25,8 @@ type change struct{ key, was, is string }
 func (c change) String() string { return fmt.Sprintf("%s is %s; it was %s", c.key, c.is, c.was) }
 
 // changes lists what is different now.
-func (before *identity) changes(now *identity) []change {
-	return slices.Concat(changedKeys(before.Recipe, now.Recipe), changedData(before.Data, now.Data))
+func (i *identity) changes(now *identity) []change {
+	return slices.Concat(changedKeys(i.Recipe, now.Recipe), changedData(i.Data, now.Data))
 }
 
 // changedKeys compares two recipes key by key.
