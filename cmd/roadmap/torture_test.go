@@ -434,7 +434,7 @@ func TestTortureByHostileFiles(t *testing.T) {
 		}
 		what := ""
 		var err error
-		switch random.IntN(5) {
+		switch random.IntN(7) {
 		case 0:
 			what, err = "cut short", os.WriteFile(path, text[:at], 0o644)
 		case 1:
@@ -451,6 +451,10 @@ func TestTortureByHostileFiles(t *testing.T) {
 			what, err = "huge numbers in it", os.WriteFile(path, text, 0o644)
 		case 3:
 			what, err = "digits in it", os.WriteFile(path, slices.Concat(text[:at], []byte("99999999999999999999"), text[at:]), 0o644)
+		case 4:
+			what, err = "a link to /dev/zero", os.Symlink("/dev/zero", path)
+		case 5:
+			what, err = "a pipe", syscall.Mkfifo(path, 0o644)
 		default:
 			text[at] ^= 1 << random.IntN(8)
 			what, err = "a bit flipped", os.WriteFile(path, text, 0o644)

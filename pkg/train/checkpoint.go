@@ -115,10 +115,8 @@ func (f *Folder) openCheckpoint(step int) (*tensorio.File, error) {
 	if have, err := strconv.Atoi(file.Metadata[metadataStep]); err != nil || have != step || file.Metadata[metadataKind] != kindRun {
 		return nil, errors.Join(fault.Inputf("%s is not the checkpoint of step %d", path, step), file.Close())
 	}
-	for _, name := range file.Names() {
-		if _, err := file.Tensor(name); err != nil {
-			return nil, errors.Join(err, file.Close())
-		}
+	if err := file.Verify(); err != nil {
+		return nil, errors.Join(err, file.Close())
 	}
 	f.intact(step)
 	return file, nil

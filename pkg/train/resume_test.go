@@ -158,7 +158,15 @@ func TestDamagedCheckpointsAreNotCounted(t *testing.T) {
 	}
 	for name, damage := range map[string]func(path string) error{
 		"cut short": func(path string) error { return os.Truncate(path, 5000) },
-		"empty":     func(path string) error { return os.Truncate(path, 0) },
+		"a bit flipped": func(path string) error {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			text[len(text)-4000] ^= 1
+			return os.WriteFile(path, text, 0o644)
+		},
+		"empty": func(path string) error { return os.Truncate(path, 0) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder := stopped(t, 13)
