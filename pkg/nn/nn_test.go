@@ -262,6 +262,29 @@ func TestLoadConvertsFloats(t *testing.T) {
 	}
 }
 
+func TestToConvertsInPlace(t *testing.T) {
+	s := torch.NewScope()
+	defer s.Close()
+	p, net := small(s, 1)
+	want := floats(t, net.Forward(images(s, 3), nn.Eval))
+	if err := p.State().To(torch.Float64, true); err != nil {
+		t.Fatal(err)
+	}
+	y := net.Forward(images(s, 3).ToDType(torch.Float64), nn.Eval)
+	if got := floats(t, y); y.DType() != torch.Float64 || !near(got, want, 1e-5) {
+		t.Errorf("%v in %v, want %v in float64", got, y.DType(), want)
+	}
+	if err := y.Sum().Backward(); err != nil {
+		t.Error(err)
+	}
+	if g := p.State()[0].Tensor.Grad(s); g == nil || g.DType() != torch.Float64 {
+		t.Errorf("gradient %v, want one in float64", g)
+	}
+	if w := p.State()[0].Tensor; !w.IsContiguous(true) {
+		t.Error("the convolution's weight is not laid out with channels last")
+	}
+}
+
 func TestNamesMustBeFree(t *testing.T) {
 	for _, names := range [][]string{{"w", "w"}, {"a.b"}} {
 		s := torch.NewScope()

@@ -215,3 +215,31 @@ var hostDType = func() map[torch.DType]tensorio.DType {
 	}
 	return host
 }()
+
+// To converts the floating-point tensors of s to a dtype, in place, and lays
+// those of four dimensions out with channels last if asked to. Do it before an
+// optimiser is made.
+func (s State) To(dtype torch.DType, channelsLast bool) error {
+	for _, n := range s {
+		if !n.Tensor.DType().IsFloat() {
+			continue
+		}
+		if err := convert(n.Tensor, dtype, channelsLast && n.Tensor.Dims() == 4); err != nil {
+			return fmt.Errorf("tensor %q: %w", n.Name, err)
+		}
+	}
+	return nil
+}
+
+func convert(t *torch.Tensor, dtype torch.DType, channelsLast bool) (err error) {
+	inner := torch.NewScope()
+	defer inner.Close()
+	torch.NoGrad(func() {
+		to := t.Alias(inner).ToDType(dtype)
+		if channelsLast {
+			to = to.ChannelsLast()
+		}
+		err = t.SetData(to)
+	})
+	return err
+}

@@ -205,6 +205,10 @@ rt_one rt_slice(rt_handle t, int64_t dim, int64_t start, int64_t end, int64_t st
   return make([&] { return ref(t).slice(dim, start, end, step); });
 }
 
+char *rt_set_data(rt_handle t, rt_handle data) {
+  return guard([&] { ref(t).set_data(ref(data)); });
+}
+
 char *rt_mm_into(rt_handle out, rt_handle a, rt_handle b) {
   return guard([&] { at::mm_out(ref(out), ref(a), ref(b)); });
 }

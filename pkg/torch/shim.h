@@ -44,6 +44,7 @@ char *rt_set_grad(rt_handle t, rt_handle grad);
 char *rt_zero_grad(rt_handle *t, int n);
 char *rt_backward(rt_handle t, rt_handle grad, int keep_graph, int create_graph);
 char *rt_grad_of(rt_handle out, rt_handle grad, rt_handle *in, int n, rt_handle *result, int keep_graph, int create_graph);
+char *rt_set_data(rt_handle t, rt_handle data);
 char *rt_mm_into(rt_handle out, rt_handle a, rt_handle b);
 rt_one rt_with_grad(rt_handle value, rt_handle *in, rt_handle *grad, int n);
 int rt_grad_mode(int on); // returns the previous mode

@@ -354,6 +354,16 @@ func (t *Tensor) Clone() *Tensor {
 	return s.one("Clone", C.rt_clone(t.h), t)
 }
 
+// SetData makes t hold data's elements, of whatever dtype, device and layout,
+// instead of its own, and keeps t's place in histories and optimisers. t must
+// have no gradient.
+func (t *Tensor) SetData(data *Tensor) error {
+	if err := aliveAll([]*Tensor{t, data}); err != nil {
+		return err
+	}
+	return failure("SetData", C.rt_set_data(t.h, data.h), t, data)
+}
+
 // MMInto writes the product of the matrices a and b into t, of the right shape already.
 func (t *Tensor) MMInto(a, b *Tensor) *Tensor {
 	s, ok := join("MMInto", t, a, b)
