@@ -304,9 +304,10 @@ func TestTortureByDamage(t *testing.T) {
 	total := torturous(t, 12)
 	dir := t.TempDir()
 	alone, half := filepath.Join(dir, "alone"), filepath.Join(dir, "half")
-	complete(t, torturedArgs(alone, nil)...)
+	overrides := []string{"train.steps=60", "train.keep_checkpoints=100"} // so that none is gone before it is seen
+	complete(t, torturedArgs(alone, overrides)...)
 	want := outcome(t, alone)
-	p := program(t, torturedArgs(half, nil)...)
+	p := program(t, torturedArgs(half, overrides)...)
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
