@@ -21,8 +21,8 @@ type Open func(name, from string) (source string, text []byte, err error)
 
 // Load reads a recipe and, below it, those that it names with "base: RECIPE":
 // mappings are joined, any other value of the upper recipe replaces that of
-// the lower one, and a section that names another component drops the
-// parameters of the lower one. A recipe that is its own base is refused.
+// the lower one, and a section that names another component keeps the parameters
+// that it has too (see Tree.Override). A recipe that is its own base is refused.
 func Load(name string, open Open) (*Tree, error) {
 	var layers []*node // the recipe itself first, its last base last
 	var chain []string // their sources

@@ -15,9 +15,10 @@ const nameKey = "name"
 // nothing after the "=" is the empty text.
 //
 // An assignment to a section's name ("loss=roadmap") keeps the section's
-// parameters when the name stays the same and drops them when it changes, as
-// they belong to the other component. An assignment to a part outranks one to
-// the whole, whatever their order; among equals the later one holds.
+// parameters when the name stays the same. When it changes, those that the new
+// component has too, and takes, are kept, and the others dropped: see
+// Section.Inherited. An assignment to a part outranks one to the whole, whatever
+// their order; among equals the later one holds.
 func (t *Tree) Override(assignments ...string) error {
 	return t.assign("override", ", such as loss.lambda=0.3", assignments)
 }
@@ -68,30 +69,59 @@ func parseAssignment(text, what, example string) (path []string, value *node, er
 // nest wraps a value into the mappings that its path runs through.
 func nest(path []string, value *node) *node {
 	for _, key := range slices.Backward(path) {
-		value = &node{kind: mapping, at: value.at, entries: []entry{{key, value.at, value}}}
+		value = &node{kind: mapping, at: value.at, entries: []entry{{key: key, at: value.at, value: value}}}
 	}
 	return value
 }
 
 // merge lays one value over another: mappings are joined key by key, anything
-// else is replaced. A bare word beside a mapping is a section in short form.
+// else is replaced. A bare word beside a mapping is a section in short form. A
+// section that names another component inherits the parameters of the one
+// below; which of them it can use is known when it is decoded.
 func merge(under, over *node) *node {
 	switch {
 	case over.isNull() || under.isNull() || over.kind == list || under.kind == list:
 		return over
+	case over.kind == scalar && under.kind == scalar:
+		return heir(over, under)
 	case over.kind == scalar:
 		if name := under.get(nameKey); name != nil && name.text == over.text {
 			return union(under, nest([]string{nameKey}, over))
 		}
-		return over
+		return heir(over, under)
 	case under.kind == scalar:
-		under = &node{kind: mapping, at: over.at, entries: []entry{{nameKey, under.at, under}}}
+		under = &node{kind: mapping, at: over.at, entries: append([]entry{{key: nameKey, at: under.at, value: under.bare()}}, under.entries...)}
 	}
 	a, b := under.get(nameKey), over.get(nameKey)
 	if a != nil && b != nil && a.text != b.text {
-		return over // another component
+		under = &node{kind: mapping, at: over.at, entries: append([]entry{{key: nameKey, at: b.at, value: b.bare()}}, inherit(under, over)...)}
 	}
 	return union(under, over)
+}
+
+// bare is a word without what it inherits.
+func (n *node) bare() *node {
+	return &node{kind: scalar, text: n.text, quoted: n.quoted, at: n.at}
+}
+
+// heir is a component's name with the parameters of the section it replaces.
+func heir(name, under *node) *node {
+	n := name.bare()
+	n.entries = inherit(under, name)
+	return n
+}
+
+// inherit returns the parameters of a section for the component that takes its place.
+func inherit(under, over *node) []entry {
+	all := slices.Clone(under.entries)
+	all = slices.DeleteFunc(all, func(e entry) bool { return e.key == nameKey })
+	if under.kind == scalar && under.text == over.text {
+		return all
+	}
+	for i := range all {
+		all[i].inherited = true
+	}
+	return all
 }
 
 // union joins two mappings; keys keep the order in which they first appear.

@@ -10,7 +10,8 @@ import (
 	"roadmap/pkg/fault"
 )
 
-// written is the tree as YAML with all mappings and lists on one line.
+// written is the tree as YAML with all mappings and lists on one line, and what
+// a section inherits in parentheses.
 func written(t *testing.T, tree *Tree) string {
 	t.Helper()
 	return flow(tree.root)
@@ -26,14 +27,21 @@ func flow(n *node) string {
 		return "[" + strings.Join(parts, ", ") + "]"
 	case mapping:
 		for _, e := range n.entries {
-			parts = append(parts, e.key+": "+flow(e.value))
+			part := e.key + ": " + flow(e.value)
+			if e.inherited {
+				part = "(" + part + ")"
+			}
+			parts = append(parts, part)
 		}
 		return "{" + strings.Join(parts, ", ") + "}"
+	}
+	for _, e := range n.entries {
+		parts = append(parts, " ("+e.key+": "+flow(e.value)+")")
 	}
 	if n.quoted {
 		return fmt.Sprintf("%q", n.text)
 	}
-	return n.text
+	return n.text + strings.Join(parts, "")
 }
 
 func TestOverride(t *testing.T) {
@@ -46,12 +54,12 @@ func TestOverride(t *testing.T) {
 		{"value", "seed=2", "seed: 2"},
 		{"part", "loss.lambda=0.3", "loss: {name: roadmap, lambda: 0.3}"},
 		{"new part", "loss.tau=0.02", "loss: {name: roadmap, lambda: 0.5, tau: 0.02}"},
-		{"other component drops parameters", "loss=supap", "loss: supap"},
+		{"other component inherits parameters", "loss=supap", "loss: supap (lambda: 0.5)"},
 		{"same component keeps parameters", "loss=roadmap", "loss: {name: roadmap, lambda: 0.5}"},
-		{"other component by its key", "loss.name=supap", "loss: {name: supap}"},
-		{"other component with parameters", "loss={name: supap, tau: 0.02}", "loss: {name: supap, tau: 0.02}"},
-		{"name, then part", "loss=supap ; loss.tau=0.02", "loss: {name: supap, tau: 0.02}"},
-		{"part, then name: the part holds", "loss.tau=0.02 ; loss=supap", "loss: {name: supap, tau: 0.02}"},
+		{"other component by its key", "loss.name=supap", "loss: {name: supap, (lambda: 0.5)}"},
+		{"other component with parameters", "loss={name: supap, tau: 0.02}", "loss: {name: supap, (lambda: 0.5), tau: 0.02}"},
+		{"name, then part", "loss=supap ; loss.tau=0.02", "loss: {name: supap, (lambda: 0.5), tau: 0.02}"},
+		{"part, then name: the part holds", "loss.tau=0.02 ; loss=supap", "loss: {name: supap, (lambda: 0.5), tau: 0.02}"},
 		{"part of a short section", "model.dim=64", "model: {name: convnet, dim: 64}"},
 		{"short section replaced", "model=resnet50", "model: resnet50"},
 		{"list as a whole", "optimizer.milestones=[10,20]", "optimizer: {name: adam, milestones: [10, 20]}"},
@@ -122,7 +130,7 @@ func TestLoadInherits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "{seed: 2, loss: {name: supap, tau: 0.1}, model: resnet50, train: {steps: 10, workers: 2}, metrics: [r@1]}"
+	const want = "{seed: 2, loss: {name: supap, tau: 0.1}, model: resnet50 (dim: 64), train: {steps: 10, workers: 2}, metrics: [r@1]}"
 	if got := written(t, tree); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

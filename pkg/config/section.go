@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"roadmap/pkg/fault"
@@ -23,7 +24,13 @@ type Section struct {
 	parameters *node  // mapping without the name; nil: none
 	path       string // key in the recipe, for errors
 	at         place  // of the name, for errors
+	inherited  string // what Resolve made of the parameters of another component
 }
+
+// Inherited says, once a section is resolved, what became of the parameters
+// that a recipe gives to another component, in whose place this one stands:
+// "kept lr=0.001; dropped momentum". It is "" where there are none.
+func (s Section) Inherited() string { return s.inherited }
 
 // Named is the section of a component with its default parameters.
 func Named(name string) Section { return Section{Name: name} }
@@ -64,11 +71,74 @@ func (s Section) Decode(into any) error {
 	return decodeStruct(parameters, s.path, target)
 }
 
+// settle returns the section with the parameters that its component takes: its
+// own and, of those it inherits, the ones that it has too and whose values suit
+// it beside the others.
+func settle[T any](r *registry.Registry[T], s Section) (Section, error) {
+	if s.parameters == nil {
+		return s, nil
+	}
+	own := &node{kind: mapping, at: s.parameters.at}
+	var inherited, kept, dropped []entry
+	for _, e := range s.parameters.entries {
+		if e.inherited {
+			inherited = append(inherited, e)
+		} else {
+			own.entries = append(own.entries, e)
+		}
+	}
+	for _, e := range inherited {
+		component, err := r.Make(s.Name)
+		if err != nil {
+			return s, s.locate(err)
+		}
+		more := &node{kind: mapping, at: own.at, entries: append(slices.Clone(own.entries), e)}
+		if (Section{Name: s.Name, parameters: more, path: s.path, at: s.at}).Decode(component) != nil {
+			dropped = append(dropped, e)
+			continue
+		}
+		own, kept = more, append(kept, e)
+	}
+	s.parameters = own
+	var err error
+	if len(inherited) > 0 {
+		s.inherited, err = inheritance(kept, dropped)
+	}
+	return s, err
+}
+
+// inheritance words what became of inherited parameters.
+func inheritance(kept, dropped []entry) (string, error) {
+	var parts []string
+	for _, list := range []struct {
+		what    string
+		entries []entry
+	}{{"kept", kept}, {"dropped", dropped}} {
+		if len(list.entries) == 0 {
+			continue
+		}
+		pairs, err := (&node{kind: mapping, entries: list.entries}).pairs("", nil)
+		if err != nil {
+			return "", err
+		}
+		words := make([]string, len(pairs))
+		for i, p := range pairs {
+			words[i] = p.Key + "=" + p.Value
+		}
+		parts = append(parts, list.what+" "+strings.Join(words, ", "))
+	}
+	return strings.Join(parts, "; "), nil
+}
+
 // Build makes the component that a section names and sets its parameters.
 func Build[T any](r *registry.Registry[T], s Section) (T, error) {
 	var none T
 	if s.Name == "" {
 		return none, s.locate(fault.Inputf("no name given (known: %s)", strings.Join(r.Names(), ", ")))
+	}
+	s, err := settle(r, s)
+	if err != nil {
+		return none, err
 	}
 	component, err := r.Make(s.Name)
 	if err != nil {
@@ -83,6 +153,12 @@ func Build[T any](r *registry.Registry[T], s Section) (T, error) {
 // Resolve is Build, and writes every parameter of the component, defaults
 // included, back into the section, for Marshal.
 func Resolve[T any](r *registry.Registry[T], s *Section) (T, error) {
+	settled, err := settle(r, *s)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	*s = settled
 	component, err := Build(r, *s)
 	if err != nil {
 		return component, err
@@ -92,7 +168,7 @@ func Resolve[T any](r *registry.Registry[T], s *Section) (T, error) {
 		var none T
 		return none, err
 	}
-	full.path, full.at = s.path, s.at
+	full.path, full.at, full.inherited = s.path, s.at, s.inherited
 	*s = full
 	return component, nil
 }
@@ -113,6 +189,9 @@ func decodeSection(n *node, path string, target *Section) error {
 	switch {
 	case n.kind == scalar && !n.isNull() && n.text != "":
 		*target = Section{Name: n.text, path: path, at: n.at}
+		if len(n.entries) > 0 {
+			target.parameters = &node{kind: mapping, at: n.at, entries: n.entries}
+		}
 		return nil
 	case n.kind != mapping:
 		return wrongType(n, path, want)

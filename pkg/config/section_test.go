@@ -145,3 +145,46 @@ func TestResolveFillsInDefaults(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// margin shares tau with supap, with another range and another default.
+type margin struct {
+	Tau   float64 `yaml:"tau" in:"[0,1]"`
+	Width float64 `yaml:"width"`
+}
+
+func (l *margin) value() string { return fmt.Sprintf("tau %g width %g", l.Tau, l.Width) }
+
+func TestAnotherComponentKeepsWhatItShares(t *testing.T) {
+	r := losses()
+	r.Register("margin", func() loss { return &margin{Tau: 0.5, Width: 3} })
+	for _, c := range []struct {
+		text, overrides, want, inherited string
+	}{
+		{"loss: {name: supap, tau: 0.02, rho: 7}", "loss=margin", "tau 0.02 width 3", "kept tau=0.02; dropped rho=7"},
+		{"loss: {name: supap, tau: 0.02, rho: 7}", "loss=margin loss.tau=0.1", "tau 0.1 width 3", "dropped rho=7"},
+		{"loss: {name: supap, tau: 0.02}", "loss.name=margin", "tau 0.02 width 3", "kept tau=0.02"},
+		{"loss: {name: supap, tau: 2}", "loss=margin", "tau 0.5 width 3", "dropped tau=2"}, // out of its range
+		{"loss: {tau: 0.02}", "loss=margin", "tau 0.02 width 3", "kept tau=0.02"},          // of the default component
+		{"loss: {name: margin, tau: 0, width: 5}", "loss=supap", "tau 0.01 rho 100", "dropped tau=0, width=5"},
+		{"loss: {name: supap, tau: 0.02}", "loss=ap", "plain", "dropped tau=0.02"},
+		{"loss: {name: supap, tau: 0.02}", "loss=supap", "tau 0.02 rho 100", ""},
+		{"loss: supap", "loss=margin", "tau 0.5 width 3", ""},
+	} {
+		s := sectionOf(t, c.text, strings.Fields(c.overrides)...)
+		got, err := Resolve(r, &s)
+		if err != nil {
+			t.Errorf("%s %s: %v", c.text, c.overrides, err)
+			continue
+		}
+		if got.value() != c.want || s.Inherited() != c.inherited {
+			t.Errorf("%s %s: %s, %q; want %s, %q", c.text, c.overrides, got.value(), s.Inherited(), c.want, c.inherited)
+		}
+		if again, err := Resolve(r, &s); err != nil || again.value() != c.want || s.Inherited() != c.inherited {
+			t.Errorf("%s %s, resolved again: %v, %q, %v", c.text, c.overrides, again, s.Inherited(), err)
+		}
+	}
+	// What is given for the component itself is held to its keys.
+	s := sectionOf(t, "loss: {name: supap, tau: 0.02}", "loss=margin", "loss.rho=3")
+	_, err := Resolve(r, &s)
+	wantInputError(t, err, `override "loss.rho=3": unknown key loss.rho (known: tau, width)`)
+}

@@ -67,7 +67,7 @@ type node struct {
 	text    string  // of a scalar, without its quotes
 	quoted  bool    // the scalar stood in quotes (or a block), hence is a text
 	items   []*node // of a list
-	entries []entry // of a mapping, keys distinct, in the order of the file
+	entries []entry // of a mapping, keys distinct, in the order of the file; of a component's name, those that it inherits
 	at      place
 }
 
@@ -75,6 +75,8 @@ type entry struct {
 	key   string
 	at    place
 	value *node
+
+	inherited bool // given for another component of the section; see merge
 }
 
 // place says where a value was written: a line and column of a file, or, with
@@ -249,7 +251,7 @@ func (r reader) fill(n *node, content []*yaml.Node, depth int) error {
 		if err != nil {
 			return err
 		}
-		n.entries = append(n.entries, entry{key.text, key.at, value})
+		n.entries = append(n.entries, entry{key: key.text, at: key.at, value: value})
 	}
 	return nil
 }
