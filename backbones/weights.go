@@ -8,19 +8,38 @@ import (
 	"slices"
 	"strings"
 
+	"roadmap/pkg/config"
 	"roadmap/pkg/fault"
 	"roadmap/pkg/nn"
 	"roadmap/pkg/tensorio"
 	"roadmap/pkg/torch"
 )
 
-// Weights names a file to start a network from: a state_dict as .pth, .pt or
-// .safetensors, or a TorchScript archive.
+// Weights says what a network starts from: random values, or a file with a
+// state_dict (.pth, .pt or .safetensors) or a TorchScript archive.
 type Weights struct {
+	Name   string   `yaml:"name"` // random; pretrained, which needs a file; empty: pretrained if there is a file
 	File   string   `yaml:"file"`
 	Key    string   `yaml:"key"`    // part of a checkpoint that holds them; empty: the customary one
 	Strict bool     `yaml:"strict"` // names and shapes must agree in full
 	Drop   []string `yaml:"drop"`   // tensors of the file to leave out, by name
+}
+
+// The values of Weights.Name.
+const (
+	Random     = "random"
+	Pretrained = "pretrained"
+)
+
+// Validate refuses words that stand for nothing.
+func (w Weights) Validate() error {
+	switch {
+	case w.Name == Random && w.File != "":
+		return config.Invalid("name", "is random, but there is a file, %s; leave one of them out, or give weights=pretrained", w.File)
+	case w.Name != "" && w.Name != Random && w.Name != Pretrained:
+		return config.Invalid("name", "is %q; give random, or pretrained with weights.file", w.Name)
+	}
+	return nil
 }
 
 // Loaded says what became of a file of weights.

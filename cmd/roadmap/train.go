@@ -128,6 +128,9 @@ func printConfig(c *call, recipe *train.Recipe) error {
 	if err := recipe.Resolve(); err != nil {
 		return err
 	}
+	for _, note := range recipe.Notes() {
+		logger(c).Warn(note)
+	}
 	values, err := config.Values(recipe)
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 
 // Decode sets the struct that into points at from the tree. Fields may be
 // bools, numbers, strings, time.Duration, slices, arrays, maps with string
-// keys, structs, pointers (null makes them nil), Section, and types with
+// keys, structs (a word stands for the key name of one that has it), pointers (null makes them nil), Section, and types with
 // UnmarshalText. On an error the struct may be set in part.
 func (t *Tree) Decode(into any) error {
 	target, err := structBehind(into)
@@ -76,12 +76,25 @@ func decode(n *node, path string, target reflect.Value) error {
 	case reflect.Map:
 		return decodeMap(n, path, target)
 	case reflect.Struct:
+		if n.kind == scalar && !n.isNull() && hasName(target.Type()) {
+			n = nest([]string{nameKey}, n.bare())
+		}
 		if n.kind != mapping {
 			return wrongType(n, path, "a mapping of keys")
 		}
 		return decodeStruct(n, path, target)
 	}
 	return fmt.Errorf("config: %s: a recipe cannot hold the type %s", path, target.Type())
+}
+
+// hasName says whether a word may stand for a struct, as its key name.
+func hasName(t reflect.Type) bool {
+	for i := range t.NumField() {
+		if t.Field(i).Tag.Get("yaml") == nameKey {
+			return true
+		}
+	}
+	return false
 }
 
 // wrongType names what stands where something else is meant.

@@ -10,6 +10,7 @@ import (
 	"roadmap/pkg/config"
 	"roadmap/pkg/data"
 	"roadmap/pkg/embed"
+	"roadmap/pkg/fault"
 	"roadmap/pkg/memory"
 	"roadmap/pkg/optim"
 	"roadmap/pkg/torch"
@@ -24,7 +25,7 @@ type Recipe struct {
 	Transform data.Transform    `yaml:"transform"`
 	Sampler   config.Section    `yaml:"sampler"`
 	Model     config.Section    `yaml:"model"`
-	Weights   backbones.Weights `yaml:"weights"` // that the network starts from; without a file they are random
+	Weights   backbones.Weights `yaml:"weights"` // that the network starts from
 	Loss      config.Section    `yaml:"loss"`
 	Optimizer config.Section    `yaml:"optimizer"`
 	Schedule  config.Section    `yaml:"schedule"` // of the learning rate
@@ -137,5 +138,33 @@ func (r *Recipe) Resolve() error {
 	_, e4 := config.Resolve(criterion.Registry, &r.Loss)
 	_, e5 := config.Resolve(optim.Registry, &r.Optimizer)
 	_, e6 := config.Resolve(optim.Schedules, &r.Schedule)
+	if r.Weights.Name == "" {
+		r.Weights.Name = backbones.Random
+		if r.Weights.File != "" {
+			r.Weights.Name = backbones.Pretrained
+		}
+	}
 	return cmp.Or(e1, e2, e3, e4, e5, e6)
+}
+
+// Notes are what a user should know of a recipe that is resolved: which
+// parameters a component took over from the one that it replaces.
+func (r *Recipe) Notes() (notes []string) {
+	for _, s := range []struct {
+		key     string
+		section config.Section
+	}{{"data", r.Data}, {"sampler", r.Sampler}, {"model", r.Model}, {"loss", r.Loss}, {"optimizer", r.Optimizer}, {"schedule", r.Schedule}} {
+		if text := s.section.Inherited(); text != "" {
+			notes = append(notes, fmt.Sprintf("%s=%s takes another's place in the recipe, of whose parameters: %s", s.key, s.section.Name, text))
+		}
+	}
+	return notes
+}
+
+// startable refuses a recipe that would begin with other weights than it names.
+func (r *Recipe) startable() error {
+	if r.Weights.Name == backbones.Pretrained && r.Weights.File == "" {
+		return fault.Inputf("the recipe starts from pretrained weights, and weights.file names none; give weights.file=FILE (of torchvision or timm, as it is), or weights=random to start from random ones")
+	}
+	return nil
 }

@@ -81,13 +81,27 @@ type Run struct {
 
 // New builds every part of a recipe and checks that they fit together. The
 // recipe's sections are completed with their defaults. Nothing is written.
-func New(r *Recipe, o Observer) (*Run, error) { return build(r, o, r.Weights.File) }
+func New(r *Recipe, o Observer) (*Run, error) {
+	if err := r.Resolve(); err != nil {
+		return nil, err
+	}
+	if err := r.startable(); err != nil {
+		return nil, err
+	}
+	return build(r, o, r.Weights.File)
+}
 
 // build is New with the weights of another file; "": none.
 func build(r *Recipe, o Observer, weights string) (*Run, error) {
 	o.fill()
 	run := &Run{recipe: r, observer: o, scope: torch.NewScope(), saved: -1}
 	withNetwork := func() error { return run.withNetwork(weights) }
+	if err := r.Resolve(); err != nil {
+		return nil, err
+	}
+	for _, note := range r.Notes() {
+		run.note(note)
+	}
 	for _, part := range []func() error{run.onDevice, run.withData, run.withinMemory, withNetwork, run.withObjective} {
 		if err := part(); err != nil {
 			run.Close()
@@ -122,7 +136,7 @@ func resume(r *Recipe, f *Folder, accept bool, o Observer) (run *Run, err error)
 		return nil, err
 	}
 	if file == nil {
-		if run, err = build(r, o, r.Weights.File); err != nil {
+		if run, err = New(r, o); err != nil {
 			return nil, err
 		}
 		run.note(fmt.Sprintf("run folder %s has no checkpoint yet: beginning at step 0", f.Path))
