@@ -111,7 +111,7 @@ func (m *Model) Load(w Weights) (Loaded, error) {
 	if err := want.Load(source); err != nil {
 		var miss *nn.MismatchError
 		if !errors.As(err, &miss) || w.Strict {
-			return Loaded{}, fmt.Errorf("%s: %w%s", w.File, err, m.hint(miss))
+			return Loaded{}, fmt.Errorf("%s: %w%s", w.File, err, m.hint(miss, entries, loaded.Prefix))
 		}
 		loaded.Unlike = slices.Concat(miss.Missing, miss.Unexpected, miss.Misshapen)
 		if want, err = common(want, source, miss); err != nil {
@@ -247,12 +247,15 @@ func common(want nn.State, source *renamed, miss *nn.MismatchError) (nn.State, e
 }
 
 // hint says what to do about a file that does not fit.
-func (m *Model) hint(miss *nn.MismatchError) string {
+func (m *Model) hint(miss *nn.MismatchError, entries []tensorio.Entry, prefix string) string {
 	switch {
 	case miss == nil:
 		return ""
 	case m.names.distilled != "" && slices.Contains(miss.Unexpected, m.names.distilled):
 		return fmt.Sprintf(". The weights are of a distilled network: choose it, or leave its token out with drop=[%s].", m.names.distilled)
+	}
+	if like := resembles(entries, prefix); like != "" {
+		return fmt.Sprintf(". The file looks like %s: choose the network that the weights were made for, or leave tensors of the file out with drop.", like)
 	}
 	return ". Choose the network that the weights were made for, or leave tensors of the file out with drop."
 }

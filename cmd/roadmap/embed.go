@@ -168,6 +168,9 @@ func choose(c *call) (*choice, error) {
 	case c.String("model") == "" || c.String("data") == "":
 		return nil, usageError(c.FullName(), "which network and images? give --run RUN_FOLDER, or --model and --data")
 	default:
+		if c.String("model") == "torchscript" && chosen.weights != "" { // the module is the network and its weights
+			model, chosen.weights = append(model, "file="+strconv.Quote(chosen.weights)), ""
+		}
 		if chosen.model, err = config.Assign(c.String("model"), model...); err != nil {
 			return nil, err
 		}
@@ -264,6 +267,9 @@ func embedAction(c *call) error {
 				return fault.Inputf("%s is there already; choose another --out or replace it with --force", path)
 			}
 		}
+	}
+	if err := separate(c, []string{out, list}); err != nil {
+		return err
 	}
 	begin := time.Now()
 	n, err := openNetwork(c, c.String("precision"))

@@ -322,6 +322,9 @@ func readExtras(c *call) (x *extras, err error) {
 		}
 	}
 	if path := c.String("per-query"); path != "" {
+		if err := separate(c, []string{path}); err != nil {
+			return nil, err
+		}
 		x.perQuery, err = tensorio.Create(path, c.Bool("force"))
 	}
 	return x, err
@@ -406,6 +409,9 @@ func evalPlain(c *call, s *sets, x *extras, o eval.Options) (*evaluated, error) 
 			return nil, err
 		}
 	}
+	if uniform(s.in.QueryLabels, s.in.GalleryLabels) {
+		logger(c).Warn("all labels are equal, so every item is relevant to every query: there are no negatives, and the metrics say nothing about the embeddings")
+	}
 	bar := newProgress(c, "compare", "pairs", 0)
 	o.Progress = bar.pairs
 	found, err := eval.Run(c.ctx, s.in, o)
@@ -443,6 +449,12 @@ func evalPlain(c *call, s *sets, x *extras, o eval.Options) (*evaluated, error) 
 		err = writePerQuery(x.perQuery, s, found, o.Metrics)
 	}
 	return r, err
+}
+
+// uniform says whether all labels of all lists are the same.
+func uniform(lists ...[]int64) bool {
+	all := slices.Concat(lists...)
+	return len(all) > 0 && !slices.ContainsFunc(all, func(l int64) bool { return l != all[0] })
 }
 
 func quantiles(list []rank.Quantile) []quantile {

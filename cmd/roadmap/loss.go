@@ -147,6 +147,9 @@ func checkGradientFiles(c *call) error {
 			return usageError(verb, "--grad and --grad-gallery both name %s; give each a file of its own", path)
 		}
 		taken[whole] = true
+		if err := separate(c, []string{path}); err != nil {
+			return err
+		}
 		file, err := tensorio.Create(path, c.Bool("force"))
 		if err != nil {
 			return err

@@ -36,4 +36,7 @@ import (
 // more memory, and more of the time goes into fetching it.
 func init() { runtime.LockOSThread() }
 
-func main() { os.Exit(run(os.Args, os.Stdout, os.Stderr)) }
+func main() {
+	boundSpinning()
+	os.Exit(run(os.Args, os.Stdout, os.Stderr))
+}

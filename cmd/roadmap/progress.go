@@ -53,6 +53,8 @@ type progress struct {
 	note        string
 	over        bool // finish was called
 
+	remaining time.Duration // an estimate that is better than the rate; 0: none
+
 	started bool // a first count was given
 	first   int  // that count: work that goes on does not begin at 0
 	since   time.Time
@@ -122,7 +124,7 @@ func (p *progress) set(done int, note string) {
 	case p.screen == nil:
 	case p.screen.terminal && quiet >= barPeriod:
 		p.draw(now)
-	case !p.screen.terminal && quiet >= linePeriod:
+	case !p.screen.terminal && quiet >= linePeriod && (p.total == 0 || done < p.total): // the last one is finish's
 		p.line(now)
 	}
 }
@@ -171,9 +173,13 @@ func (p *progress) pace(now time.Time) string {
 	text, left := "", p.total-p.done
 	if worked := now.Sub(p.since); p.done > p.first && worked > 0 {
 		rate := float64(p.done-p.first) / worked.Seconds()
-		text = fmt.Sprintf(", %.3g %s/s", rate, p.unit)
+		text = fmt.Sprintf(", %s %s/s", threeDigits(rate), p.unit)
 		if left > 0 {
-			text += fmt.Sprintf(", %s left", time.Duration(float64(left)/rate*float64(time.Second)).Round(time.Second))
+			still := p.remaining
+			if still == 0 {
+				still = time.Duration(float64(left) / rate * float64(time.Second))
+			}
+			text += fmt.Sprintf(", %s left", still.Round(time.Second))
 		}
 	}
 	if left <= 0 {
@@ -183,4 +189,12 @@ func (p *progress) pace(now time.Time) string {
 		text += ", " + p.note
 	}
 	return text
+}
+
+// threeDigits writes a rate with three digits that count, and never as 1.5e+03.
+func threeDigits(rate float64) string {
+	if rate >= 100 {
+		return fmt.Sprintf("%.0f", rate)
+	}
+	return fmt.Sprintf("%.3g", rate)
 }

@@ -121,8 +121,8 @@ func searchOut(c *call) ([]string, error) {
 	default:
 		return nil, usageError(c.FullName(), "--out %s: the name must end in .npy or .csv", out[0])
 	}
-	if c.Bool("force") {
-		return out, nil
+	if err := separate(c, out); err != nil || c.Bool("force") {
+		return out, err
 	}
 	for _, path := range out {
 		if _, err := os.Stat(path); err == nil {

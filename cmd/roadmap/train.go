@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v3"
 
@@ -147,9 +148,9 @@ func printConfig(c *call, recipe *train.Recipe) error {
 
 // runRecipe builds the run, gives it its folder and lets it go.
 func runRecipe(c *call, name string, recipe *train.Recipe) (err error) {
-	watch := &watcher{c: c}
+	watch := &watcher{c: c, metrics: recipe.Eval.Metrics}
 	defer watch.finish()
-	run, err := openRun(c, name, recipe, train.Observer{Step: watch.step, Embed: watch.embed, Note: watch.note})
+	run, err := openRun(c, name, recipe, train.Observer{Begin: watch.begin, Step: watch.step, Embed: watch.embed, Evaluated: watch.evaluated, Note: watch.note})
 	if err != nil {
 		return err
 	}
@@ -183,7 +184,12 @@ func openRun(c *call, name string, recipe *train.Recipe, o train.Observer) (*tra
 	if err != nil {
 		return nil, err
 	}
-	f, err := train.CreateFolder(outFolder(c, name), c.Bool("force"))
+	out := outFolder(c, name)
+	err = separateFolder(out, append(sources(recipe), name))
+	var f *train.Folder
+	if err == nil {
+		f, err = train.CreateFolder(out, c.Bool("force"))
+	}
 	if err == nil {
 		err = run.Begin(f)
 	}
@@ -210,9 +216,9 @@ func outFolder(c *call, recipe string) string {
 
 // printRun is the table at the end: the network before and after.
 func printRun(w io.Writer, recipe *train.Recipe, result *train.Result) error {
-	header := append([]string{"network"}, recipe.Eval.Metrics...)
+	header := append([]string{"training"}, recipe.Eval.Metrics...)
 	var rows [][]string
-	for _, name := range []string{"untrained", "trained"} {
+	for _, name := range []string{"before", "after"} {
 		if metrics, ok := result.Metrics[name]; ok {
 			row := []string{name}
 			for _, m := range recipe.Eval.Metrics {
@@ -224,35 +230,108 @@ func printRun(w io.Writer, recipe *train.Recipe, result *train.Result) error {
 	if err := printTable(w, header, rows); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "%d queries, each against all other test images; lone queries: %d\nrun folder: %s\n", result.Queries, result.Lone, result.Folder)
+	_, err := fmt.Fprintf(w, "%d queries, each against all other test images; lone queries: %d\n%d steps in %s\nrun folder: %s\n",
+		result.Queries, result.Lone, result.Steps, duration(result.Seconds), result.Folder)
 	return err
 }
 
-// watcher shows a run's progress: one bar for the steps, one for each evaluation.
+// duration is seconds as people read them.
+func duration(seconds float64) string {
+	d := time.Duration(seconds * float64(time.Second))
+	if d < 10*time.Second {
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+// watcher shows a run's progress: what it is made of, one bar for the steps, one
+// for each evaluation, and the metrics of each.
 type watcher struct {
 	c        *call
+	metrics  []string // to print, in order
 	stage    string
 	progress *progress
+
+	steps       int           // of the whole run
+	first, done int           // step that this process began with, and the last one
+	from        time.Time     // when the steps of this stage began
+	stepping    time.Duration // spent on steps, before this stage
+	evaluation  float64       // seconds of the last one
+	evaluations int           // still to come
+	estimated   bool
+}
+
+// begin prints what the run is made of.
+func (w *watcher) begin(s train.Summary) {
+	w.steps = s.Steps
+	start := "random weights"
+	if s.Weights != "" {
+		start = "weights of " + s.Weights
+	}
+	log := logger(w.c)
+	for _, line := range []string{
+		fmt.Sprintf("train: %d images of %d classes (%s); test: %d images of %d classes (%s)", s.Train.Images, s.Train.Classes, s.Train.Name, s.Test.Images, s.Test.Classes, s.Test.Name),
+		fmt.Sprintf("%s, %d parameters to train, embeddings of %d dimensions, from %s", s.Model, s.Parameters, s.Dim, start),
+		fmt.Sprintf("%s, %s: %d steps of %d images, %d steps an epoch", s.Loss, s.Optimizer, s.Steps, s.Batch, s.Epoch),
+		fmt.Sprintf("%s, threads: %d, %s (another number of threads rounds otherwise; train.threads sets it)", s.Device, s.Threads, s.Precision),
+	} {
+		log.Info(line)
+	}
 }
 
 func (w *watcher) show(stage, unit string, done, total int, note string) {
 	if w.stage != stage {
 		w.finish()
 		w.stage, w.progress = stage, newProgress(w.c, stage, unit, total)
+		w.from = time.Now()
 	}
 	w.progress.set(done, note)
 }
 
 func (w *watcher) step(done, total int, loss float64) {
+	if w.done == 0 {
+		w.first = done - 1
+	}
+	w.done = done
 	w.show("train", "steps", done, total, fmt.Sprintf("loss %.4f", loss))
+	w.progress.remaining = w.left()
+	if settled := done - w.first; !w.estimated && settled >= 20 && done < total {
+		w.estimated = true
+		logger(w.c).Info(fmt.Sprintf("about %s to go, evaluations included", w.progress.remaining.Round(time.Second)))
+	}
+}
+
+// left estimates the time to the end of the run: steps at the pace of those
+// taken, evaluations as long as the last one.
+func (w *watcher) left() time.Duration {
+	spent := w.stepping + time.Since(w.from)
+	each := spent / time.Duration(max(w.done-w.first, 1))
+	return time.Duration(w.steps-w.done)*each + time.Duration(float64(w.evaluations)*w.evaluation*float64(time.Second))
 }
 
 func (w *watcher) embed(done, total int) { w.show("evaluate", "images", done, total, "") }
+
+// evaluated prints the metrics of an evaluation, and how they changed.
+func (w *watcher) evaluated(e train.Evaluated) {
+	w.finish()
+	w.evaluation, w.evaluations = e.Seconds, e.Left
+	parts := make([]string, len(w.metrics))
+	for i, name := range w.metrics {
+		parts[i] = fmt.Sprintf("%s %.4f", name, e.Metrics[name])
+		if before, known := e.Before[name]; known {
+			parts[i] += fmt.Sprintf(" (%+.4f)", e.Metrics[name]-before)
+		}
+	}
+	logger(w.c).Info(fmt.Sprintf("step %d: %s", e.Step, strings.Join(parts, ", ")))
+}
 
 func (w *watcher) note(text string) { logger(w.c).Warn(text) }
 
 func (w *watcher) finish() {
 	if w.progress != nil {
+		if w.stage == "train" {
+			w.stepping += time.Since(w.from)
+		}
 		w.progress.finish()
 		w.stage, w.progress = "", nil
 	}

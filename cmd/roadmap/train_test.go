@@ -68,7 +68,7 @@ func TestTrainKilledAndResumedEndsWithTheSameEmbeddings(t *testing.T) {
 	}
 	result := object(t, stdout)
 	metrics := result["metrics"].(map[string]any)
-	before, after := metrics["untrained"].(map[string]any)["map@r"].(float64), metrics["trained"].(map[string]any)["map@r"].(float64)
+	before, after := metrics["before"].(map[string]any)["map@r"].(float64), metrics["after"].(map[string]any)["map@r"].(float64)
 	if result["steps"] != 60.0 || !(after > before) {
 		t.Errorf("60 steps brought mAP@R from %g to %g: %s", before, after, stdout)
 	}

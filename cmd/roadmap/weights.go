@@ -139,6 +139,9 @@ func weightsConvert(c *call) error {
 	} else if len(c.StringSlice("set")) > 0 {
 		return usageError(c.FullName(), "--set belongs to --model")
 	}
+	if err := separate(c, words[1:], words[0]); err != nil {
+		return err
+	}
 	result := converted{Out: words[1], Dropped: []string{}, Resampled: []string{}}
 	tensors, err := make(c, words[0], &result)
 	if err != nil {
@@ -248,8 +251,12 @@ func fitTensors(c *call, path string, result *converted) ([]tensorio.Named, erro
 	}
 	result.Dropped = append(result.Dropped, loaded.Dropped...)
 	result.Resampled = append(result.Resampled, loaded.Resampled...)
-	state := slices.DeleteFunc(model.State(), func(n nn.Named) bool { return model.IsHead(n.Name) && slices.Contains(loaded.Initial, n.Name) })
-	return state.Snapshot()
+	for _, name := range loaded.Initial {
+		if model.IsHead(name) {
+			return nil, fault.Inputf("%s: it has no %s, which the network with model.dim=%d needs; leave the projection out with --set model.dim=0 and a pooling without parameters", path, name, model.Dim())
+		}
+	}
+	return model.State().Snapshot()
 }
 
 // changeTypes converts the floating-point tensors; "" leaves them as they are.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strconv"
 	"strings"
@@ -23,7 +25,31 @@ func (t *Tree) Decode(into any) error {
 	if err != nil {
 		return err
 	}
-	return decodeStruct(t.root, "", target)
+	return t.root.decodeInto(target, into)
+}
+
+// decodeInto is Decode; a struct with a method Elsewhere(key) string says where
+// a setting lives that an unknown key means, "" for none.
+func (n *node) decodeInto(target reflect.Value, into any) error {
+	err := decodeStruct(n, "", target)
+	unknown := (*unknownKeyError)(nil)
+	if knows, ok := into.(interface{ Elsewhere(key string) string }); ok && errors.As(err, &unknown) {
+		if place := knows.Elsewhere(unknown.key); place != "" {
+			return fault.Inputf("%s: unknown key %s; here it is %s", unknown.at, unknown.key, place)
+		}
+	}
+	return err
+}
+
+// unknownKeyError is about a key that there is not.
+type unknownKeyError struct {
+	at   place
+	key  string // in full
+	hint string
+}
+
+func (e *unknownKeyError) Error() string {
+	return fmt.Sprintf("%s: unknown key %s%s", e.at, e.key, e.hint)
 }
 
 // structBehind returns the struct that a pointer points at.
@@ -67,7 +93,7 @@ func decode(n *node, path string, target reflect.Value) error {
 		if n.kind != scalar || n.isNull() {
 			return wrongType(n, path, "a text")
 		}
-		target.SetString(n.text)
+		target.SetString(atHome(n.text))
 		return nil
 	case reflect.Slice:
 		return decodeSlice(n, path, target)
@@ -85,6 +111,15 @@ func decode(n *node, path string, target reflect.Value) error {
 		return decodeStruct(n, path, target)
 	}
 	return fmt.Errorf("config: %s: a recipe cannot hold the type %s", path, target.Type())
+}
+
+// atHome puts the user's home folder in the place of a leading "~/".
+func atHome(path string) string {
+	rest, short := strings.CutPrefix(path, "~/")
+	if home, err := os.UserHomeDir(); short && err == nil {
+		return filepath.Join(home, rest)
+	}
+	return path
 }
 
 // hasName says whether a word may stand for a struct, as its key name.
@@ -212,12 +247,12 @@ func (n *node) placeOf(key string) place {
 func unknownKey(e entry, path string, keys []string) error {
 	full := join(path, e.key)
 	if near, ok := registry.Nearest(e.key, keys); ok {
-		return fault.Inputf("%s: unknown key %s; did you mean %s?", e.at, full, join(path, near))
+		return fault.Input(&unknownKeyError{e.at, full, "; did you mean " + join(path, near) + "?"})
 	}
 	if len(keys) == 0 {
-		return fault.Inputf("%s: unknown key %s: no keys are taken here", e.at, full)
+		return fault.Input(&unknownKeyError{e.at, full, ": no keys are taken here"})
 	}
-	return fault.Inputf("%s: unknown key %s (known: %s)", e.at, full, strings.Join(keys, ", "))
+	return fault.Input(&unknownKeyError{e.at, full, " (known: " + strings.Join(keys, ", ") + ")"})
 }
 
 func join(path, key string) string {
@@ -326,7 +361,12 @@ func isFinite(text string) bool {
 	return true
 }
 
+// decodeSlice reads a list, which an override may give without its brackets:
+// eval.metrics=r@1,r@5.
 func decodeSlice(n *node, path string, target reflect.Value) error {
+	if n.kind == scalar && !n.isNull() && !n.quoted && n.at.line == 0 {
+		n = n.split()
+	}
 	if n.kind != list {
 		return wrongType(n, path, "a list in brackets")
 	}
@@ -340,6 +380,15 @@ func decodeSlice(n *node, path string, target reflect.Value) error {
 	}
 	target.Set(fresh)
 	return nil
+}
+
+// split makes a list of words between commas.
+func (n *node) split() *node {
+	parts := &node{kind: list, at: n.at}
+	for word := range strings.SplitSeq(n.text, ",") {
+		parts.items = append(parts.items, &node{kind: scalar, text: strings.TrimSpace(word), at: n.at})
+	}
+	return parts
 }
 
 func decodeArray(n *node, path string, target reflect.Value) error {

@@ -56,6 +56,21 @@ func SectionOf(name string, component any) (Section, error) {
 	return Section{Name: name, parameters: parameters}, nil
 }
 
+// Map replaces the text that the section gives to a parameter, if it does.
+func (s *Section) Map(key string, f func(text string) string) {
+	if s.parameters == nil {
+		return
+	}
+	changed := *s.parameters
+	changed.entries = slices.Clone(changed.entries)
+	for i, e := range changed.entries {
+		if e.key == key && e.value.kind == scalar && !e.value.isNull() {
+			changed.entries[i].value = &node{kind: scalar, text: f(e.value.text), quoted: true, at: e.value.at}
+		}
+	}
+	s.parameters = &changed
+}
+
 // Decode sets the component's struct from the section's parameters and, where
 // it has a method Validate() error, calls it. Parameters that are not given
 // keep their values; unknown ones are input errors.

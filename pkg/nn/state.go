@@ -117,7 +117,7 @@ type MismatchError struct {
 	Misshapen  []string // both have it, in different shapes or kinds of number
 }
 
-// Error lists every name.
+// Error has the first names of each kind, and how many more there are.
 func (e *MismatchError) Error() string {
 	var parts []string
 	for _, p := range []struct {
@@ -125,10 +125,19 @@ func (e *MismatchError) Error() string {
 		names []string
 	}{{"missing from the file", e.Missing}, {"in the file, unknown to the network", e.Unexpected}, {"of another shape or type", e.Misshapen}} {
 		if n := len(p.names); n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s (%s)", n, p.what, strings.Join(p.names, ", ")))
+			parts = append(parts, fmt.Sprintf("%d %s (%s)", n, p.what, firstNames(p.names)))
 		}
 	}
 	return "the weights do not fit the network: " + strings.Join(parts, "; ")
+}
+
+// firstNames names the first few.
+func firstNames(names []string) string {
+	const few = 5
+	if n := len(names) - few; n > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), n)
+	}
+	return strings.Join(names, ", ")
 }
 
 // Load copies the source's tensors into those of s. It is strict: names and

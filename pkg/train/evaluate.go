@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"roadmap/eval"
 	"roadmap/eval/rank"
+	"roadmap/pkg/data"
 	"roadmap/pkg/fault"
 )
 
@@ -14,9 +16,9 @@ import (
 // the same the newest counts.
 func evaluationAt(step int) string {
 	if step == 0 {
-		return "untrained"
+		return "before"
 	}
-	return "trained"
+	return "after"
 }
 
 // Metrics are the values of an evaluation by name, such as "r@1".
@@ -44,6 +46,11 @@ func (r *Run) measurable() error {
 	if stats := r.testSet.Stats(); stats.Max < 2 {
 		return fault.Inputf("%s %s: every class has one image, so no query has anything to find; give classes of two or more", r.testSet.Name, r.testSet.Split)
 	}
+	for _, d := range []*data.Dataset{r.trainSet, r.testSet} {
+		if len(d.Classes) == 1 {
+			r.note(fmt.Sprintf("%s %s: all images are of one class, so there are no negatives", d.Name, d.Split))
+		}
+	}
 	return nil
 }
 
@@ -66,6 +73,7 @@ func (r *Run) evaluate(ctx context.Context, log *journal) error {
 }
 
 func (r *Run) measure(ctx context.Context, log *journal) error {
+	begin := time.Now()
 	o, err := r.evalOptions()
 	if err != nil {
 		return err
@@ -92,7 +100,12 @@ func (r *Run) measure(ctx context.Context, log *journal) error {
 		return err
 	}
 	// The line comes last: a run that goes on takes an evaluation with a line for done.
-	return log.add(Event{Kind: "eval", Step: r.step, Queries: result.Queries, Lone: result.Lone, Metrics: result.Metrics})
+	if err := log.add(Event{Kind: "eval", Step: r.step, Queries: result.Queries, Lone: result.Lone, Metrics: result.Metrics}); err != nil {
+		return err
+	}
+	r.observer.Evaluated(Evaluated{r.step, result.Metrics, r.latest, time.Since(begin).Seconds(), r.recipe.Train.evaluationsLeft(r.step)})
+	r.latest = result.Metrics
+	return nil
 }
 
 // embedTest embeds the test split with the network, or with the moving average

@@ -39,6 +39,7 @@ type journal struct {
 	size      int64              // bytes of the log
 	sum       hash.Hash          // of them
 	metrics   map[string]Metrics // of the evaluations that are in it
+	latest    Metrics            // of the newest of them
 	evaluated bool               // the last of them was at the step at which the log was opened
 	damage    string             // what is wrong with the log; "": nothing
 }
@@ -130,7 +131,7 @@ func (j *journal) sync() error {
 // recall takes note of an evaluation that was logged before.
 func (j *journal) recall(e Event, step int) {
 	if e.Kind == "eval" {
-		j.metrics[evaluationAt(e.Step)], j.evaluated = e.Metrics, e.Step == step
+		j.metrics[evaluationAt(e.Step)], j.latest, j.evaluated = e.Metrics, e.Metrics, e.Step == step
 	}
 }
 

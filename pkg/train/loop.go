@@ -20,7 +20,7 @@ type Result struct {
 	Seconds float64            `json:"seconds"` // of this process, evaluation included
 	Queries int                `json:"queries"` // of an evaluation
 	Lone    int                `json:"lone"`    // queries without a relevant image, in no mean
-	Metrics map[string]Metrics `json:"metrics"` // "untrained", "trained"
+	Metrics map[string]Metrics `json:"metrics"` // "before" the first step, "after" the newest that was evaluated
 }
 
 // Train takes the steps that are left, evaluates before the first and after
@@ -60,15 +60,17 @@ func (r *Run) work(ctx context.Context, log *journal) error {
 	return r.evaluate(ctx, log)
 }
 
-// start evaluates the untrained network; in a run that goes on, it makes up for
+// start evaluates the network as it begins; in a run that goes on, it makes up for
 // an evaluation that the run was stopped in.
 func (r *Run) start(ctx context.Context, log *journal) error {
 	r.metrics = log.metrics
+	r.latest = log.latest
+	r.observer.Begin(r.Summary())
 	if log.damage != "" {
 		r.note(log.damage)
 	}
 	if r.step > 0 && r.metrics[evaluationAt(0)] == nil {
-		r.note("the evaluation of the untrained network is lost: neither the log nor metrics.json has it")
+		r.note("the evaluation before the first step is lost: neither the log nor metrics.json has it")
 	}
 	for _, text := range r.notes {
 		if err := log.add(Event{Kind: "note", Step: r.step, Text: text}); err != nil {

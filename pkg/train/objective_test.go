@@ -167,8 +167,8 @@ func TestWeightsToStartFrom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !maps.Equal(before.Metrics["trained"], after.Metrics["untrained"]) {
-		t.Errorf("the first run ended with %v, the second began with %v", before.Metrics["trained"], after.Metrics["untrained"])
+	if !maps.Equal(before.Metrics["after"], after.Metrics["before"]) {
+		t.Errorf("the first run ended with %v, the second began with %v", before.Metrics["after"], after.Metrics["before"])
 	}
 	_, err = train.New(recipe(t, "weights.file="+filepath.Join(first, "weights.safetensors"), "model.width=9"), train.Observer{})
 	if !fault.IsInput(err) || !strings.Contains(err.Error(), "blocks.0.conv.weight") {

@@ -18,7 +18,8 @@ import (
 )
 
 // Recipe is everything that decides a run. The same recipe gives the same
-// weights, bit for bit, on the same machine.
+// weights, bit for bit, on the same machine with the same number of threads
+// (train.threads).
 type Recipe struct {
 	Seed      uint64            `yaml:"seed"` // governs initial weights, batches and augmentation
 	Data      config.Section    `yaml:"data"`
@@ -42,7 +43,7 @@ type Loop struct {
 	KeepCheckpoints int          `yaml:"keep_checkpoints"` // the newest ones; older ones are removed
 	EvalEvery       int          `yaml:"eval_every"`       // steps between evaluations; 0: only before the first and after the last
 	Device          string       `yaml:"device"`           // auto, cpu, cuda:0
-	Threads         int          `yaml:"threads"`          // of one operation on the CPU; 0: one a processor
+	Threads         int          `yaml:"threads"`          // of one operation on the CPU; 0: one a processor; other bits with another number
 	Workers         int          `yaml:"workers"`          // goroutines that decode images; 0: one a processor
 	Cache           config.Bytes `yaml:"cache"`            // memory for decoded images, such as 512MiB, at most a quarter of all there is; 0: none
 	Precision       string       `yaml:"precision"`        // of the network: float32, bfloat16, float16 (with gradient scaling); auto: bfloat16 where that is much faster
@@ -145,6 +146,13 @@ func (r *Recipe) Resolve() error {
 		}
 	}
 	return cmp.Or(e1, e2, e3, e4, e5, e6)
+}
+
+// settle is Resolve, with the paths absolute.
+func (r *Recipe) settle() error {
+	err := r.Resolve()
+	r.absolute()
+	return err
 }
 
 // Notes are what a user should know of a recipe that is resolved: which

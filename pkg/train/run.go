@@ -30,12 +30,20 @@ import (
 
 // Observer is told how far a run has come. Every function may be nil.
 type Observer struct {
-	Step  func(done, total int, loss float64)
-	Embed func(done, total int)
-	Note  func(text string) // what the user should know, a line
+	Begin     func(s Summary) // once, before anything is evaluated or trained
+	Step      func(done, total int, loss float64)
+	Embed     func(done, total int)
+	Evaluated func(e Evaluated)
+	Note      func(text string) // what the user should know, a line
 }
 
 func (o *Observer) fill() {
+	if o.Begin == nil {
+		o.Begin = func(Summary) {}
+	}
+	if o.Evaluated == nil {
+		o.Evaluated = func(Evaluated) {}
+	}
 	if o.Step == nil {
 		o.Step = func(int, int, float64) {}
 	}
@@ -73,6 +81,7 @@ type Run struct {
 	condition     condition          // of the weights and the state beside them
 	past          *past              // before the step that is being taken
 	metrics       map[string]Metrics // by the name of the evaluation
+	latest        Metrics            // of the last evaluation of this process; nil: none yet
 	queries, lone int                // of an evaluation
 	notes         []string           // of what happened before there was a log
 
@@ -82,7 +91,7 @@ type Run struct {
 // New builds every part of a recipe and checks that they fit together. The
 // recipe's sections are completed with their defaults. Nothing is written.
 func New(r *Recipe, o Observer) (*Run, error) {
-	if err := r.Resolve(); err != nil {
+	if err := r.settle(); err != nil {
 		return nil, err
 	}
 	if err := r.startable(); err != nil {
@@ -96,7 +105,7 @@ func build(r *Recipe, o Observer, weights string) (*Run, error) {
 	o.fill()
 	run := &Run{recipe: r, observer: o, scope: torch.NewScope(), saved: -1}
 	withNetwork := func() error { return run.withNetwork(weights) }
-	if err := r.Resolve(); err != nil {
+	if err := r.settle(); err != nil {
 		return nil, err
 	}
 	for _, note := range r.Notes() {
@@ -148,7 +157,7 @@ func resume(r *Recipe, f *Folder, accept bool, o Observer) (run *Run, err error)
 	}
 	before, unknown := parseIdentity(file.Metadata[metadataRun])
 	if unknown == nil && !accept { // before the network and the data are looked for, which may be no longer there
-		if err := r.Resolve(); err != nil {
+		if err := r.settle(); err != nil {
 			return nil, err
 		}
 		parts, err := r.parts()
@@ -308,7 +317,7 @@ func (r *Run) withNetwork(weights string) error {
 		return fmt.Errorf("weights: %w; or load what fits with weights.strict=false", err)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return fault.Inputf("weights.file=%s: there is no such file; give one, or none for random weights", weights)
+		return fault.Inputf("weights.file=%s: there is no such file; give one, or weights=random", weights)
 	}
 	if err != nil {
 		return fmt.Errorf("weights: %w", err)

@@ -128,7 +128,7 @@ func TestSameRecipeSameBytes(t *testing.T) {
 	if result.Steps != 24 || len(result.Metrics) != 2 {
 		t.Errorf("result %+v", result)
 	}
-	if u, v := result.Metrics["untrained"]["map@r"], result.Metrics["trained"]["map@r"]; !(u > 0 && v > 0 && u != v) {
+	if u, v := result.Metrics["before"]["map@r"], result.Metrics["after"]["map@r"]; !(u > 0 && v > 0 && u != v) {
 		t.Errorf("mAP@R went from %g to %g", u, v)
 	}
 	if _, err := run(t, b, context.Background(), train.Observer{}, "train.workers=3", "train.cache=0"); err != nil {
