@@ -57,6 +57,9 @@ func newApp(stdout io.Writer, screen *console) *cli.Command {
 		ErrWriter:      screen,
 		ExitErrHandler: func(context.Context, *cli.Command, error) {},
 		Metadata:       map[string]any{screenKey: screen},
+
+		EnableShellCompletion:           true,
+		ConfigureShellCompletionCommand: func(c *cli.Command) { c.Hidden = false },
 	}
 	for _, verb := range verbs {
 		app.Commands = append(app.Commands, verb())

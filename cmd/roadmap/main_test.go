@@ -76,6 +76,13 @@ func probe(c *call) error {
 		return fmt.Errorf("saved step 7: %w", c.ctx.Err())
 	case "nan":
 		return answer(c, math.NaN(), nil)
+	case "environment":
+		for _, name := range spinSettings {
+			if value, set := os.LookupEnv(name); set {
+				fmt.Fprintf(c.Root().Writer, "%s=%s\n", name, value)
+			}
+		}
+		return nil
 	case "notes":
 		logger(c).Info("saved", "path", "a b")
 		logger(c).Warn("2 lone queries")

@@ -64,12 +64,12 @@ func trainAction(c *call) error {
 	if err != nil {
 		return err
 	}
-	resolved, err := readRecipe(c, recipe, overrides)
+	resolved, tree, err := readRecipe(c, recipe, overrides)
 	if err != nil {
 		return err
 	}
 	if c.Bool("print-config") {
-		return printConfig(c, resolved)
+		return printConfig(c, resolved, tree)
 	}
 	return runRecipe(c, recipe, resolved)
 }
@@ -98,15 +98,18 @@ func recipeWords(c *call, words []string) (recipe string, overrides []string, er
 	return recipe, overrides, nil
 }
 
-func readRecipe(c *call, name string, overrides []string) (*train.Recipe, error) {
+// readRecipe reads the recipe, and the tree that has its comments.
+func readRecipe(c *call, name string, overrides []string) (*train.Recipe, *config.Tree, error) {
 	if folder := c.String("resume"); folder != "" {
-		return train.ReadRecipe(folder, overrides)
+		recipe, err := train.ReadRecipe(folder, overrides)
+		return recipe, config.Empty(), err
 	}
 	tree, err := config.Load(name, configs.Open)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return train.LoadRecipe(tree, overrides)
+	recipe, err := train.LoadRecipe(tree, overrides)
+	return recipe, tree, err
 }
 
 func listRecipes(c *call) error {
@@ -125,7 +128,8 @@ func listRecipes(c *call) error {
 	return answer(c, result, func(w io.Writer) error { return printTable(w, []string{"recipe", "what it is"}, rows) })
 }
 
-func printConfig(c *call, recipe *train.Recipe) error {
+// printConfig prints the recipe, with the comments of its files.
+func printConfig(c *call, recipe *train.Recipe, tree *config.Tree) error {
 	if err := recipe.Resolve(); err != nil {
 		return err
 	}
@@ -137,7 +141,7 @@ func printConfig(c *call, recipe *train.Recipe) error {
 		return err
 	}
 	return answer(c, values, func(w io.Writer) error {
-		text, err := config.Marshal(recipe)
+		text, err := config.MarshalLike(recipe, tree)
 		if err != nil {
 			return err
 		}

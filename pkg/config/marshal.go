@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v4"
@@ -23,6 +24,39 @@ func Marshal(v any) ([]byte, error) {
 		return nil, err
 	}
 	return write(n)
+}
+
+// MarshalLike is Marshal with the comments that the tree's recipes have at the
+// same keys and at their top.
+func MarshalLike(v any, t *Tree) ([]byte, error) {
+	n, err := encodeStruct(reflect.ValueOf(v), "")
+	if err != nil {
+		return nil, err
+	}
+	n.comment(t.root)
+	text, err := write(n)
+	if err == nil && t.root.head != "" {
+		text = append([]byte(t.root.head+"\n\n"), text...)
+	}
+	return text, err
+}
+
+// comment gives the entries of a mapping the comments of another's.
+func (n *node) comment(from *node) {
+	for i, e := range n.entries {
+		for _, f := range from.entries {
+			if f.key != e.key {
+				continue
+			}
+			n.entries[i].head, n.entries[i].line = f.head, f.line
+			if e.value.kind == mapping {
+				e.value.comment(f.value)
+				if f.line != "" { // behind a word that has become a mapping
+					n.entries[i].head, n.entries[i].line = strings.TrimLeft(f.head+"\n"+f.line, "\n"), ""
+				}
+			}
+		}
+	}
 }
 
 // Values returns the configuration of a struct as encoding/json takes it:
@@ -125,7 +159,9 @@ func (n *node) yaml() *yaml.Node {
 			y.Style = yaml.FlowStyle
 		}
 		for _, e := range n.entries {
-			y.Content = append(y.Content, (&node{kind: scalar, text: e.key, quoted: true}).yaml(), e.value.yaml())
+			key, value := (&node{kind: scalar, text: e.key, quoted: true}).yaml(), e.value.yaml()
+			key.HeadComment, value.LineComment = e.head, e.line
+			y.Content = append(y.Content, key, value)
 		}
 		return y
 	}

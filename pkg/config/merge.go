@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -126,14 +127,16 @@ func inherit(under, over *node) []entry {
 
 // union joins two mappings; keys keep the order in which they first appear.
 func union(under, over *node) *node {
-	joined := &node{kind: mapping, at: under.at, entries: slices.Clone(under.entries)}
+	joined := &node{kind: mapping, at: under.at, head: cmp.Or(over.head, under.head), entries: slices.Clone(under.entries)}
 	index := make(map[string]int, len(joined.entries))
 	for i, e := range joined.entries {
 		index[e.key] = i
 	}
 	for _, e := range over.entries {
 		if i, ok := index[e.key]; ok {
-			e.value = merge(joined.entries[i].value, e.value)
+			below := joined.entries[i]
+			e.value = merge(below.value, e.value)
+			e.head, e.line = cmp.Or(e.head, below.head), cmp.Or(e.line, below.line)
 			joined.entries[i] = e
 		} else {
 			joined.entries = append(joined.entries, e)

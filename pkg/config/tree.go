@@ -14,6 +14,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -67,6 +68,7 @@ type node struct {
 	text    string  // of a scalar, without its quotes
 	quoted  bool    // the scalar stood in quotes (or a block), hence is a text
 	items   []*node // of a list
+	head    string  // comment at the top of the file; of its mapping alone
 	entries []entry // of a mapping, keys distinct, in the order of the file; of a component's name, those that it inherits
 	at      place
 }
@@ -75,6 +77,8 @@ type entry struct {
 	key   string
 	at    place
 	value *node
+
+	head, line string // comments: in the lines above, and behind it
 
 	inherited bool // given for another component of the section; see merge
 }
@@ -105,7 +109,7 @@ func (n *node) get(key string) *node {
 
 // without returns the mapping with one key left out.
 func (n *node) without(key string) *node {
-	rest := &node{kind: mapping, at: n.at}
+	rest := &node{kind: mapping, at: n.at, head: n.head}
 	for _, e := range n.entries {
 		if e.key != key {
 			rest.entries = append(rest.entries, e)
@@ -168,7 +172,11 @@ func (r reader) read(text []byte) (*node, error) {
 	if document.Kind != yaml.DocumentNode || len(document.Content) != 1 {
 		return nil, fault.Inputf("%s: not one YAML document", r.source)
 	}
-	return r.convert(document.Content[0], maxDepth)
+	n, err := r.convert(document.Content[0], maxDepth)
+	if err == nil {
+		n.head = cmp.Or(document.HeadComment, document.Content[0].HeadComment)
+	}
+	return n, err
 }
 
 // isBlank reports whether a text holds nothing but blank lines and comments,
@@ -251,7 +259,8 @@ func (r reader) fill(n *node, content []*yaml.Node, depth int) error {
 		if err != nil {
 			return err
 		}
-		n.entries = append(n.entries, entry{key: key.text, at: key.at, value: value})
+		n.entries = append(n.entries, entry{key: key.text, at: key.at, value: value,
+			head: content[i].HeadComment, line: cmp.Or(content[i+1].LineComment, content[i].LineComment)})
 	}
 	return nil
 }
