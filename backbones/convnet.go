@@ -17,7 +17,7 @@ func init() {
 // section 4.1): blocks of a 3x3 convolution, batch norm, ReLU and 2x2 max
 // pooling. Four blocks bring 28x28 pixels down to one place.
 type ConvNet struct {
-	Blocks   int `yaml:"blocks"`
+	Blocks   int `yaml:"blocks"`   // each halves the sides of the image
 	Width    int `yaml:"width"`    // channels of every block
 	Channels int `yaml:"channels"` // of the images: 1 grey, 3 colour
 	Size     int `yaml:"size"`     // of the images, pixels

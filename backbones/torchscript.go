@@ -23,7 +23,7 @@ func init() {
 // [n, d, h, w] or tokens [n, t, d] with a class token first. A traced network
 // keeps the mode it was traced in.
 type TorchScript struct {
-	File         string `yaml:"file"`
+	File         string `yaml:"file"`          // the module
 	Channels     int    `yaml:"channels"`      // of the images: 1 grey, 3 colour
 	Size         int    `yaml:"size"`          // of the images, pixels
 	Input        string `yaml:"input"`         // what pixels become: imagenet (its mean and deviation), half (-1 to 1), or plain (0 to 1)

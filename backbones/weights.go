@@ -18,8 +18,8 @@ import (
 // Weights says what a network starts from: random values, or a file with a
 // state_dict (.pth, .pt or .safetensors) or a TorchScript archive.
 type Weights struct {
-	Name   string   `yaml:"name"` // random; pretrained, which needs a file; empty: pretrained if there is a file
-	File   string   `yaml:"file"`
+	Name   string   `yaml:"name"`   // random; pretrained, which needs a file; empty: pretrained if there is a file
+	File   string   `yaml:"file"`   // state_dict or TorchScript archive to read them from
 	Key    string   `yaml:"key"`    // part of a checkpoint that holds them; empty: the customary one
 	Strict bool     `yaml:"strict"` // names and shapes must agree in full
 	Drop   []string `yaml:"drop"`   // tensors of the file to leave out, by name

@@ -9,7 +9,7 @@ import (
 // Left to itself, where there is a thread a processor, it looks for milliseconds,
 // which takes the processor from whoever else has work: beside one busy process
 // training becomes several times slower.
-const spinCount = "GOMP_SPINCOUNT=10000"
+const spinCount = "GOMP_SPINCOUNT=1000"
 
 // spinSettings are the variables by which a user decides this.
 var spinSettings = []string{"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}

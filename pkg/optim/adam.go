@@ -14,12 +14,12 @@ func init() {
 // added to the gradient; that of adamw shrinks the weights themselves by
 // lr·weight_decay (Loshchilov and Hutter 2019, algorithm 2).
 type Adam struct {
-	LR          float64 `yaml:"lr"`
-	Beta1       float64 `yaml:"beta1"` // memory of the gradients' mean
-	Beta2       float64 `yaml:"beta2"` // memory of the gradients' square
-	Eps         float64 `yaml:"eps"`   // added to the root of the mean square
-	WeightDecay float64 `yaml:"weight_decay"`
-	AMSGrad     bool    `yaml:"amsgrad"` // divide by the largest mean square so far (Reddi et al. 2018)
+	LR          float64 `yaml:"lr"`           // learning rate
+	Beta1       float64 `yaml:"beta1"`        // memory of the gradients' mean
+	Beta2       float64 `yaml:"beta2"`        // memory of the gradients' square
+	Eps         float64 `yaml:"eps"`          // added to the root of the mean square
+	WeightDecay float64 `yaml:"weight_decay"` // times the weights: added to the gradient, or, of adamw, times lr taken off the weights
+	AMSGrad     bool    `yaml:"amsgrad"`      // divide by the largest mean square so far (Reddi et al. 2018)
 
 	decoupled bool
 }

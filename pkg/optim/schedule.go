@@ -28,8 +28,8 @@ func init() {
 // WarmUp raises the factor from near 0 to the schedule's own over the first
 // steps: in step t of the warm-up it is (t+1)/(steps+1) of it.
 type WarmUp struct {
-	Steps  int `yaml:"warmup_steps"`
-	Epochs int `yaml:"warmup_epochs"` // added to warmup_steps
+	Steps  int `yaml:"warmup_steps"`  // steps before which the rate rises from near 0
+	Epochs int `yaml:"warmup_epochs"` // epochs, added to warmup_steps
 }
 
 // Validate refuses negative lengths.
@@ -64,8 +64,8 @@ func (c *Constant) Factor(step, _, epoch int) float64 { return c.scale(step, epo
 // MultiStep multiplies the learning rate by Gamma at the beginning of each of
 // some epochs, counted from 0.
 type MultiStep struct {
-	Milestones []int   `yaml:"milestones"`
-	Gamma      float64 `yaml:"gamma"`
+	Milestones []int   `yaml:"milestones"` // epochs, from 0, at whose beginning the rate is multiplied
+	Gamma      float64 `yaml:"gamma"`      // the factor
 	WarmUp     `yaml:",inline"`
 }
 
@@ -95,7 +95,7 @@ func (m *MultiStep) Factor(step, _, epoch int) float64 {
 // after the warm-up to Floor of it behind the last step (Loshchilov and Hutter
 // 2017, eq. 5, without restarts).
 type Cosine struct {
-	Floor  float64 `yaml:"floor"`
+	Floor  float64 `yaml:"floor"` // share of the rate that is left in the end
 	WarmUp `yaml:",inline"`
 }
 

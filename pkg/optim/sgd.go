@@ -13,10 +13,10 @@ func init() {
 // the gradient g includes weight_decay·w. With Nesterov's momentum the step is
 // along g + momentum·b.
 type SGD struct {
-	LR          float64 `yaml:"lr"`
-	Momentum    float64 `yaml:"momentum"`
-	Nesterov    bool    `yaml:"nesterov"`
-	WeightDecay float64 `yaml:"weight_decay"`
+	LR          float64 `yaml:"lr"`           // learning rate
+	Momentum    float64 `yaml:"momentum"`     // share of the last step that is kept, in [0, 1)
+	Nesterov    bool    `yaml:"nesterov"`     // momentum as Nesterov has it
+	WeightDecay float64 `yaml:"weight_decay"` // times the weights, added to the gradient
 }
 
 // Validate refuses what has no meaning.

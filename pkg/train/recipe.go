@@ -54,8 +54,8 @@ type Loop struct {
 // Evaluation is how a run is measured, on the test split: every image is a
 // query, all others are the gallery.
 type Evaluation struct {
-	Metrics []string `yaml:"metrics"`
-	Batch   int      `yaml:"batch"` // images embedded at once
+	Metrics []string `yaml:"metrics"` // r@K, p@K, map@r, rp, map, mrr, …
+	Batch   int      `yaml:"batch"`   // images embedded at once
 }
 
 // NewRecipe returns the values that keys absent from a recipe have.
