@@ -135,7 +135,7 @@ func TestTrainInterrupted(t *testing.T) {
 // Photographs that cannot be trained on, and a loss that is not finite: one
 // line each, and what was done is kept.
 func TestTrainOnBadPhotographs(t *testing.T) {
-	small := []string{"train", "roadmap_resnet50", "model={name: convnet, blocks: 2, width: 8, channels: 3, size: 32, dim: 8}", "transform={resize: 32, crop: 0}",
+	small := []string{"train", "roadmap_resnet50", "weights=random", "model={name: convnet, blocks: 2, width: 8, channels: 3, size: 32, dim: 8}", "transform={resize: 32, crop: 0}",
 		"sampler={classes: 4, samples: 2}", "train={steps: 6, log_every: 1, checkpoint_every: 2, eval_every: 0, device: cpu}", "eval.metrics=[r@1]"}
 	for name, c := range map[string]struct {
 		spoil func(t *testing.T, root string)

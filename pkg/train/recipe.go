@@ -148,13 +148,6 @@ func (r *Recipe) Resolve() error {
 	return cmp.Or(e1, e2, e3, e4, e5, e6)
 }
 
-// settle is Resolve, with the paths absolute.
-func (r *Recipe) settle() error {
-	err := r.Resolve()
-	r.absolute()
-	return err
-}
-
 // Notes are what a user should know of a recipe that is resolved: which
 // parameters a component took over from the one that it replaces.
 func (r *Recipe) Notes() (notes []string) {

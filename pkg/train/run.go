@@ -91,7 +91,7 @@ type Run struct {
 // New builds every part of a recipe and checks that they fit together. The
 // recipe's sections are completed with their defaults. Nothing is written.
 func New(r *Recipe, o Observer) (*Run, error) {
-	if err := r.settle(); err != nil {
+	if err := r.Resolve(); err != nil {
 		return nil, err
 	}
 	if err := r.startable(); err != nil {
@@ -105,7 +105,7 @@ func build(r *Recipe, o Observer, weights string) (*Run, error) {
 	o.fill()
 	run := &Run{recipe: r, observer: o, scope: torch.NewScope(), saved: -1}
 	withNetwork := func() error { return run.withNetwork(weights) }
-	if err := r.settle(); err != nil {
+	if err := r.Resolve(); err != nil {
 		return nil, err
 	}
 	for _, note := range r.Notes() {
@@ -157,9 +157,10 @@ func resume(r *Recipe, f *Folder, accept bool, o Observer) (run *Run, err error)
 	}
 	before, unknown := parseIdentity(file.Metadata[metadataRun])
 	if unknown == nil && !accept { // before the network and the data are looked for, which may be no longer there
-		if err := r.settle(); err != nil {
+		if err := r.Resolve(); err != nil {
 			return nil, err
 		}
+		r.absolute()
 		parts, err := r.parts()
 		if err != nil {
 			return nil, err
@@ -375,6 +376,7 @@ func (r *Run) Begin(f *Folder) error { return r.opened(f, nil) }
 // added.
 func (r *Run) opened(f *Folder, changed []change) error {
 	r.folder = f
+	r.recipe.absolute()
 	text, err := config.Marshal(r.recipe)
 	if err != nil {
 		return err

@@ -45,7 +45,7 @@ func TestExamplesAreRecipes(t *testing.T) {
 		if !strings.Contains(example, "data:") {
 			example += "data: glyphs\n"
 		}
-		if !strings.Contains(example, "transform:") {
+		if !strings.Contains(example, "transform:") && !strings.Contains(example, "base:") {
 			example += "transform: {resize: 28, channels: 1}\n"
 		}
 		open := func(name, from string) (string, []byte, error) {
