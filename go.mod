@@ -29,4 +29,7 @@ require (
 	github.com/mattn/go-runewidth v0.0.16 // indirect
 	github.com/mitchellh/colorstring v0.0.0-20190213212951-d06e56a500db // indirect
 	github.com/rivo/uniseg v0.4.7 // indirect
+	github.com/zeebo/xxh3 v1.1.0
 	github.com/russross/blackfriday/v2 v2.1.0 // indirect
+	golang.org/x/text v0.43.0 // indirect
+)
