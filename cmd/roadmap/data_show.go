@@ -53,6 +53,9 @@ func dataShow(c *call) error {
 	if ext != ".png" && ext != ".html" {
 		return usageError(c.FullName(), "--out %s: the name must end in .png or .html", out)
 	}
+	if err := separate(c, []string{out}, words[0]); err != nil {
+		return err
+	}
 	for _, n := range []struct {
 		name        string
 		least, most int

@@ -14,7 +14,7 @@ import (
 
 // outputs are the options that name files to write; the others may name files to
 // read.
-var outputs = map[string]bool{"out": true, "grad": true, "grad-gallery": true, "per-query": true}
+var outputs = map[string]bool{"out": true, "grad": true, "grad-gallery": true, "per-query": true, "fix": true}
 
 // separate refuses files to be written that the verb reads: those that its
 // options name, a run's that --run names, and more. Every verb calls it before

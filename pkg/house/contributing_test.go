@@ -2,7 +2,6 @@ package house
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -17,7 +16,8 @@ import (
 // root is the checkout.
 const root = "../.."
 
-var update = flag.Bool("update", false, "write the files that docs/contributing.md shows into it")
+// update, set to anything, has the test write the files that the page shows into it.
+const update = "UPDATE"
 
 // shown is a place of the page that shows a file, or some declarations of it,
 // and what stands there now.
@@ -40,12 +40,12 @@ func TestContributingIsTrue(t *testing.T) {
 		marker, _, _ := bytes.Cut(place, []byte("\n"))
 		return fmt.Appendf(nil, "%s\n\n```go\n%s\n```\n", marker, strings.TrimSpace(text))
 	})
-	if *update {
+	if os.Getenv(update) != "" {
 		if err := os.WriteFile(path, want, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	} else if !bytes.Equal(page, want) {
-		t.Errorf("%s shows files as they no longer are; run: go test ./pkg/house -run Contributing -update", path)
+		t.Errorf("%s shows files as they no longer are; run: UPDATE=1 go test ./pkg/house -run Contributing", path)
 	}
 	prose := shown.ReplaceAll(page, nil)
 	for _, name := range regexp.MustCompile("`([a-z_./]+/[a-z_./]+)`").FindAllSubmatch(prose, -1) {

@@ -3,8 +3,6 @@ package train
 import (
 	"path/filepath"
 	"strings"
-
-	"roadmap/pkg/config"
 )
 
 // Summary is what a run is made of, as it begins.
@@ -68,10 +66,13 @@ func (l Loop) evaluationsLeft(step int) int {
 	return left
 }
 
-// pathKeys are the keys, behind their section, that may name a file or folder.
-var pathKeys = map[string][]string{
-	"data":  {"root", "train", "test", "ground_truth"},
-	"model": {"file"},
+// pathKeys are the keys of the data and the network that name a file or folder.
+func (r *Recipe) pathKeys() (data, model []string) {
+	data, model = []string{"root"}, []string{"file"}
+	if r.Data.Name == "list" {
+		data = append(data, "train", "test")
+	}
+	return data, model
 }
 
 // absolute makes the paths of a recipe absolute, so that the run can go on from
@@ -86,10 +87,12 @@ func (r *Recipe) absolute() {
 		}
 		return path
 	}
-	for key, section := range map[string]*config.Section{"data": &r.Data, "model": &r.Model} {
-		for _, name := range pathKeys[key] {
-			section.Map(name, whole)
-		}
+	ofData, ofModel := r.pathKeys()
+	for _, key := range ofData {
+		r.Data.Map(key, whole)
+	}
+	for _, key := range ofModel {
+		r.Model.Map(key, whole)
 	}
 	r.Weights.File = whole(r.Weights.File)
 }

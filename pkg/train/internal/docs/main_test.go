@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"roadmap/configs"
 	"roadmap/pkg/config"
 	"roadmap/pkg/train"
 )
@@ -52,7 +51,8 @@ func TestExamplesAreRecipes(t *testing.T) {
 			if name == "example" {
 				return "example.yaml", []byte(example), nil
 			}
-			return configs.Open(name, from)
+			text, err := os.ReadFile(filepath.Join(root, "configs", name+".yaml"))
+			return name + ".yaml", text, err
 		}
 		tree, err := config.Load("example", open)
 		if err != nil {
