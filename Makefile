@@ -51,7 +51,7 @@ build: setup ## the program: bin/roadmap
 	@go build -ldflags "-X main.version=$(VERSION)" -o bin/roadmap ./cmd/roadmap
 
 .PHONY: demo
-demo: build ## train and evaluate on rendered characters, in under three minutes
+demo: build ## train and evaluate on rendered characters: about a minute on two cores, after the first build
 	@bin/roadmap train glyphs_demo
 
 # Of staticcheck's checks, ST1003 finds fault with the names that cgo generates.
