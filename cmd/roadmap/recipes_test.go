@@ -61,7 +61,7 @@ func TestRecipesOfThePaper(t *testing.T) {
 	for recipe, width := range map[string]float64{"roadmap_resnet50": 512, "roadmap_resnet50_max_ln": 2048, "roadmap_deit_small": 384} {
 		t.Run(recipe, func(t *testing.T) {
 			folder := filepath.Join(t.TempDir(), "run")
-			stdout, stderr, code := roadmap(t, "train", recipe, "data.root="+root, "transform={resize: 72, crop: 64}", "sampler={classes: 4, samples: 2}",
+			stdout, stderr, code := roadmap(t, "train", recipe, "data.root="+root, "weights=random", "transform={resize: 72, crop: 64}", "sampler={classes: 4, samples: 2}",
 				"train={steps: 2, device: cpu}", "eval.metrics=[r@1, map@r]", "--out", folder, "--json")
 			if code != 0 {
 				t.Fatalf("code %d\n%s", code, stderr)
