@@ -43,7 +43,7 @@ func gradients(t *testing.T, l *criterion.Config, x []float64, dtype torch.DType
 	if err != nil {
 		return 0, nil, err
 	}
-	if value, err = r.Value.Item(); err != nil || !!losses.Traits(l.Loss).Metric {
+	if value, err = r.Value.Item(); err != nil || losses.Traits(l.Loss).Metric {
 		return value, nil, err
 	}
 	if err := r.Value.Backward(); err != nil {
