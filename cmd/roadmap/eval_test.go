@@ -335,11 +335,11 @@ func TestEvalChecksFirst(t *testing.T) {
 		"batches of 99": {"--batch-curve", "2,99"},
 		`"x" is no`:     {"--batch-curve", "2,x"},
 		"--draws: -1":   {"--batch-curve", "2", "--draws", "-1"},
-		"exists":        {"--per-query", labels},
+		"is also read":  {"--per-query", labels},
 		"row 1 has":     nil,
 	} {
 		out := filepath.Join(dir, "q.csv")
-		if want != "exists" {
+		if want != "is also read" {
 			args = append(args, "--per-query", out)
 		}
 		_, stderr, code := roadmap(t, append([]string{"eval", "--embeddings", nan, "--labels", labels}, args...)...)

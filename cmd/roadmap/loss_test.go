@@ -223,7 +223,7 @@ func TestLossVerbGradientFiles(t *testing.T) {
 		{filepath.Dir(first) + "/./first.npy", "each a file of its own"},
 		{filepath.Join(t.TempDir(), "second.txt"), "--grad-gallery"},
 		{filepath.Join(t.TempDir(), "missing", "second.npy"), "does not exist"},
-		{embeddings, "E.npy exists already"},
+		{embeddings, "E.npy would be written, but it is also read"},
 	} {
 		lossRefuses(t, c.says, append(args, c.path)...)
 		if c.path != embeddings {
