@@ -24,7 +24,10 @@ import (
 	"roadmap/pkg/train"
 )
 
-func init() { register(embedVerb) }
+func init() {
+	register(embedVerb)
+	computing["embed"] = true
+}
 
 func embedVerb() *cli.Command {
 	return &cli.Command{

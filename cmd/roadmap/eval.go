@@ -19,7 +19,10 @@ import (
 	"roadmap/pkg/torch"
 )
 
-func init() { register(evalVerb) }
+func init() {
+	register(evalVerb)
+	computing["eval"] = true
+}
 
 func evalVerb() *cli.Command {
 	return &cli.Command{

@@ -18,7 +18,10 @@ import (
 	"roadmap/pkg/torch"
 )
 
-func init() { register(lossVerb) }
+func init() {
+	register(lossVerb)
+	computing["loss"] = true
+}
 
 func lossVerb() *cli.Command {
 	return &cli.Command{

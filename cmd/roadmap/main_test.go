@@ -31,6 +31,7 @@ const asProgram = "ROADMAP_TEST_AS_PROGRAM"
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		register(probeVerb)
+		computing["probe"] = true
 		main()
 	}
 	os.Exit(m.Run())

@@ -17,7 +17,10 @@ import (
 	"roadmap/pkg/tensorio"
 )
 
-func init() { register(searchVerb) }
+func init() {
+	register(searchVerb)
+	computing["search"] = true
+}
 
 func searchVerb() *cli.Command {
 	return &cli.Command{

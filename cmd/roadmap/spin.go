@@ -14,11 +14,18 @@ const spinCount = "GOMP_SPINCOUNT=1000"
 // spinSettings are the variables by which a user decides this.
 var spinSettings = []string{"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}
 
-// boundSpinning has libgomp's threads sleep soon, unless the user has said
-// otherwise. libgomp reads its settings when it is loaded, before main, so the
-// program starts itself anew, as the same process. Where that cannot be done it
-// goes on as it is.
+// computing names the verbs whose work libgomp's threads share. The others would
+// only take twice as long to start.
+var computing = map[string]bool{}
+
+// boundSpinning has libgomp's threads sleep soon in a verb that computes, unless
+// the user has said otherwise. libgomp reads its settings when it is loaded,
+// before main, so the program starts itself anew, as the same process. Where
+// that cannot be done it goes on as it is.
 func boundSpinning() {
+	if len(os.Args) < 2 || !computing[os.Args[1]] {
+		return
+	}
 	for _, name := range spinSettings {
 		if _, set := os.LookupEnv(name); set {
 			return

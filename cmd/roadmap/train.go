@@ -16,7 +16,10 @@ import (
 	"roadmap/pkg/train"
 )
 
-func init() { register(trainVerb) }
+func init() {
+	register(trainVerb)
+	computing["train"] = true
+}
 
 func trainVerb() *cli.Command {
 	return &cli.Command{

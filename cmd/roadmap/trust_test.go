@@ -140,6 +140,11 @@ func TestSpinningIsBounded(t *testing.T) {
 			t.Errorf("%q: %q, %v; want %q", c.set, out, err, c.want)
 		}
 	}
+	for verb, want := range map[string]bool{"train": true, "embed": true, "eval": true, "search": true, "loss": true, "data": false, "doctor": false} {
+		if computing[verb] != want {
+			t.Errorf("%s computes: %v", verb, !want)
+		}
+	}
 }
 
 func TestPrintConfigKeepsComments(t *testing.T) {
